@@ -2,16 +2,13 @@
 
 use std::ffi::OsString;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::check;
 use crate::error::BenchError;
-use crate::modes::contest::{Contest, LatArgs};
-use crate::modes::{
-    churn, cmp, conns, contest, cores, cost, distance, idle, load, prove, serve, soak, starve,
-};
-use crate::output::{OutputArgs, Report, Session};
+pub use crate::modes::Mode;
+use crate::modes::contest::{self, Contest, LatArgs};
+use crate::output::{Modes, Session};
 
 /// Latency and throughput of RPC-over-RDMA, compared with the floor of the machine.
 ///
@@ -64,75 +61,23 @@ impl Cli {
     }
 }
 
-/// Each mode is a module with `Args`, which hold an `output: OutputArgs`, with `EXAMPLES`, and with
-/// a function `measure(&Args, &Session)`, which returns a report.
-macro_rules! modes {
-    ($($(#[$about:meta])* $mode:ident($module:ident),)*) => {
-        /// What to measure, and how.
-        #[derive(Debug, Clone, Subcommand)]
-        pub enum Mode {
-            /// Contenders against each other.
-            #[command(flatten)]
-            Contest(Contest),
-            $($(#[$about])* #[command(after_help = $module::EXAMPLES)] $mode($module::Args),)*
+/// The modes, for one that runs others.
+pub const MODES: Modes = Modes {
+    has: |word| Cli::command().find_subcommand(word).is_some(),
+    run: |words| {
+        let parse = |words: &str| {
+            Cli::try_parse_from(["rpcrdma-bench"].into_iter().chain(words.split_whitespace()))
+        };
+        let usage = |why: &str| BenchError::Usage(format!("`{words}`: {why}"));
+        let cli = parse(words)
+            .map_err(|error| usage(error.to_string().trim_start_matches("error: ").trim_end()))?;
+        let Task::Mode(mode) = cli.task() else { return Err(usage("it measures nothing")) };
+        if parse("lat").is_ok_and(|bare| bare.mode().output() != mode.output()) {
+            return Err(usage("outputs are those of cmp: give them before the sides"));
         }
-
-        impl Mode {
-            /// What becomes of the result.
-            pub fn output(&self) -> &OutputArgs {
-                match self {
-                    Mode::Contest(contest) => contest.output(),
-                    $(Mode::$mode(args) => &args.output,)*
-                }
-            }
-
-            /// Measures.
-            pub fn measure(&self, session: &Session) -> Result<Report, BenchError> {
-                match self {
-                    Mode::Contest(contest) => contest::measure(contest, session),
-                    $(Mode::$mode(args) => $module::measure(args, session),)*
-                }
-            }
-
-            /// Names what the options leave to the mode: the files of a proof.
-            pub fn complete(&mut self) {
-                if let Mode::Prove(args) = self {
-                    args.name_files();
-                }
-            }
-        }
-    };
-}
-
-// One line for each mode; the comment is its line in the list of modes.
-modes! {
-    /// Compare two or more modes, peers such as UCX and sockets, or earlier results
-    Cmp(cmp),
-    /// Server for clients with --connect on another host
-    Serve(serve),
-    /// Round trips and times of reads and writes over a delay, by explicit RDMA and by Sends
-    Distance(distance),
-    /// Latency at a given arrival rate or share of the capacity: an open loop
-    Load(load),
-    /// Rate of one shard, two and so on, each with its own client and cores
-    Cores(cores),
-    /// Latency and rate while connections are opened and closed
-    Churn(churn),
-    /// Rate, latency and memory of many connections on one shared receive queue
-    Conns(conns),
-    /// Latency after a pause and processor time of the pause, by idle policy
-    Idle(idle),
-    /// Cost of an RPC per side: instructions, allocations, system calls, doorbells, completions
-    Cost(cost),
-    /// Check this host: what disturbs a measurement or prevents a deployment, and how to fix it
-    Check(check),
-    /// Prove a device: host, scenarios of the API, latency, rate and bandwidth, as one result
-    Prove(prove),
-    /// One load for minutes or hours: leaks of memory and descriptors, drift of latency
-    Soak(soak),
-    /// More calls than the server grants, some of them slow
-    Starve(starve),
-}
+        mode.measure(&Session::silent())
+    },
+};
 
 /// The exit code if nothing was measured, by what was typed. `prove` has another one for a part that
 /// failed.
@@ -179,8 +124,6 @@ Exit codes:
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
-
-    use clap::CommandFactory;
 
     use super::*;
 

@@ -58,7 +58,7 @@ fn measure(mode: &Mode) -> Result<ExitCode, BenchError> {
     stop::on_ctrl_c().map_err(failed)?;
     output::try_files(mode.output())?;
     let args = mode.output();
-    let mut report = mode.measure(&Session::new(args))?;
+    let mut report = mode.measure(&Session::new(args, cli::MODES))?;
     let outcome = outcome::check(&report, &args.fail_if, args.strict);
     if let Ok(Outcome::Failed(reasons) | Outcome::FailedWith(_, reasons)) = &outcome {
         report.failures.clone_from(reasons); // The page lists them.

@@ -25,6 +25,7 @@ use crate::call::Traffic;
 use crate::error::BenchError;
 use crate::machine::CorePair;
 use crate::machine::pair::{self, Stop};
+use crate::output::{PREFETCHED_FLOOR, SERIAL_FLOOR, title};
 use crate::stats::{Contender, Meter, Quota, Round};
 
 #[derive(Debug)]
@@ -64,20 +65,11 @@ impl Floor {
     }
 }
 
-/// What text calls a contender: a floor by its kind, others by their names.
-pub fn title(name: &str) -> &str {
-    match name {
-        SERIAL => "serial floor",
-        PREFETCHED => "prefetched floor",
-        other => other,
-    }
-}
-
 impl Contender for Floor {
     fn name(&self) -> &'static str {
         match self.order {
-            ReadOrder::Serial => SERIAL,
-            ReadOrder::Prefetched => PREFETCHED,
+            ReadOrder::Serial => SERIAL_FLOOR,
+            ReadOrder::Prefetched => PREFETCHED_FLOOR,
         }
     }
 
@@ -335,9 +327,6 @@ const WORDS: usize = LINE / 8;
 const SLOTS_MIN: usize = 16;
 /// As many as the fabric prefetches behind the line that it polls.
 const PREFETCHED_LINES_MAX: usize = 3;
-/// The name since before there were two: saved results have it.
-const SERIAL: &str = "floor";
-const PREFETCHED: &str = "prefetched_floor";
 const WHO: &str = "floor";
 
 #[cfg(test)]

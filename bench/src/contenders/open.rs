@@ -11,13 +11,12 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
-
 use super::arrivals::{Law, Schedule};
 use crate::error::BenchError;
 use crate::stats::Latency;
 use crate::stop;
 
+/// Calls that are offered for a round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Offer {
     pub law: Law,
@@ -28,6 +27,15 @@ pub struct Offer {
     pub time: Duration,
     /// The most calls, warm-up included.
     pub count_max: u64,
+}
+
+impl Offer {
+    /// What one of so many clients offers of it.
+    #[must_use]
+    pub fn part(&self, client: usize, clients: usize) -> Offer {
+        let (rate, seed) = (self.rate / clients as f64, self.seed.wrapping_add(client as u64));
+        Offer { rate, seed, count_max: self.count_max.div_ceil(clients as u64), ..*self }
+    }
 }
 
 pub trait System {
@@ -41,14 +49,12 @@ pub trait System {
     fn under_way(&self) -> u64;
 }
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct OpenRound {
     /// From the intended start to the end of each call, given-up calls with the time they waited.
-    #[serde(skip)]
     pub response: Latency,
     /// From the intended to the real start of the calls before which nothing waited: what the
     /// generator added.
-    #[serde(skip)]
     pub lateness: Latency,
     pub offered: u64,
     pub completed: u64,
@@ -74,6 +80,27 @@ impl OpenRound {
 
     pub fn achieved_rate(&self) -> f64 {
         per_second(self.completed, self.elapsed_ns)
+    }
+
+    /// The round of several clients that offered their calls at the same time.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn together(rounds: Vec<OpenRound>) -> OpenRound {
+        let add = |mut sum: OpenRound, one: OpenRound| {
+            sum.response.merge(&one.response);
+            sum.lateness.merge(&one.lateness);
+            sum.offered += one.offered;
+            sum.completed += one.completed;
+            sum.given_up += one.given_up;
+            sum.backlog_max += one.backlog_max;
+            sum.backlog_end += one.backlog_end;
+            sum.elapsed_ns = sum.elapsed_ns.max(one.elapsed_ns);
+            sum.time_ns = sum.time_ns.max(one.time_ns);
+            sum.preempted += one.preempted;
+            sum
+        };
+        rounds.into_iter().reduce(add).expect("there is a client")
     }
 
     fn new(time_ns: u64) -> OpenRound {

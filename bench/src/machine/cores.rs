@@ -72,6 +72,14 @@ impl CorePair {
         Some(pairs)
     }
 
+    /// The cores of so many client threads: that of the client, then others than the server's, as
+    /// often as there are more threads than cores.
+    pub fn clients(self, count: usize) -> Vec<u32> {
+        let mut cores = vec![self.client];
+        cores.extend(allowed_cores().into_iter().filter(|core| !self.both().contains(core)));
+        cores.into_iter().cycle().take(count).collect()
+    }
+
     pub fn both(self) -> [u32; 2] {
         [self.client, self.server]
     }

@@ -57,6 +57,11 @@ impl Build {
         target: Cow::Borrowed(env!("BENCH_TARGET")),
     };
 
+    pub fn line(&self) -> String {
+        let Build { rpcrdma, rustc, profile, target, .. } = self;
+        format!("rpcrdma {rpcrdma}, {profile}, {target}, {rustc}")
+    }
+
     /// Whether its times mean anything.
     pub fn is_optimised(&self) -> bool {
         self.opt_level == "3"

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use rpcrdma_config::Config;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::args::SeedArgs;
 use crate::call::Load;
@@ -17,10 +17,12 @@ use crate::contenders::rpc::{Churn, ChurnRound, Churned, PENDING_MAX, Rpc};
 use crate::device::{Device, on_device};
 use crate::error::BenchError;
 use crate::modes::contest::{self, Plan};
+use crate::modes::experiment::Experiment;
 use crate::modes::load::{rate, share};
-use crate::modes::sweep::Sweep;
-use crate::output::{Better, Column, Environment, Figure, Lost, Report, Row, Session, Table, Unit};
-use crate::stats::{Dice, End, Latency, Quota, median};
+use crate::output::{
+    Column, Figure, Quantity, RATE, Ratio, Records, Report, Row, Session, Table,
+};
+use crate::stats::{Dice, End, Quota};
 
 /// The options of the mode.
 pub type Args = contest::Args<Own>;
@@ -132,167 +134,83 @@ fn measure_on<D: Device>(
     }
     let notes = device.notes().into_iter().chain(contenders[0].notes()).collect();
     let first = contenders[0].closed(Quota { end: End::Time(plan.time()), ..*quota })?;
-    let mut dice = Dice::new(plan.own.seed.seed);
+    let own = &plan.own;
+    let mut dice = Dice::new(own.seed.seed);
     let offers: Vec<(Offer, u64)> =
         (0..*rounds).map(|_| (plan.offer(first.rate(), dice.roll()), dice.roll())).collect();
-    let mut sides = SIDES.map(|name| ChurnSide { name, rounds: Vec::new() });
-    let sweep = Sweep { expected: plan.time() * 4 * *rounds, ..plan.base.sweep(2) };
-    let environment = sweep.run(session, notes, |round, side| {
+    let settings = json!({
+        "churn_per_second": own.churn,
+        "standing": own.standing,
+        "load": own.load,
+        "seed": own.seed.seed,
+    });
+    let experiment = plan.base.experiment("churn", plan.sentence(), settings, 2).noting(notes);
+    let experiment = Experiment { expected: plan.time() * 4 * *rounds, ..experiment };
+    let (records, report) = experiment.run(session, |round, side, records| {
         let (offer, seed) = &offers[round as usize];
-        let churn =
-            Churn { rate: plan.own.churn, standing: plan.own.standing as usize, seed: *seed };
+        let churn = Churn { rate: own.churn, standing: own.standing as usize, seed: *seed };
         let churn = (side == 1).then_some(churn);
-        let round = contenders[side].churned(plan.time(), offer, churn)?;
-        // One that was ended before it had both its halves does not count.
-        if round.filled.elapsed_ns > 0 && round.open.offered > 0 {
-            sides[side].rounds.push(round);
-        }
+        take(records, side, &contenders[side].churned(plan.time(), offer, churn)?);
         Ok(())
     })?;
-    Ok(report(plan, &sides, environment))
+    Ok(summed(&records, report))
 }
 
-struct ChurnSide {
-    name: &'static str,
-    rounds: Vec<ChurnRound>,
-}
-
-impl ChurnSide {
-    fn rates(&self) -> Vec<f64> {
-        self.rounds.iter().map(|round| round.filled.rate()).collect()
+/// Takes in a round of a side; one that was ended before it had both its halves does not count.
+fn take(records: &mut Records, side: usize, round: &ChurnRound) {
+    let ChurnRound { filled, open, churned } = round;
+    if filled.elapsed_ns == 0 || open.offered == 0 {
+        return;
     }
-
-    fn quantiles(&self, quantile: f64) -> Vec<f64> {
-        let of = |round: &ChurnRound| round.open.response.quantile_ns(quantile) as f64;
-        self.rounds.iter().map(of).collect()
-    }
-
-    fn latency(&self) -> Latency {
-        Latency::merged(self.rounds.iter().map(|round| &round.open.response))
-    }
-
-    fn figures(&self) -> Vec<Figure> {
-        let rounds: Vec<&Latency> = self.rounds.iter().map(|one| &one.open.response).collect();
-        let calls = self.rounds.iter().map(|round| round.filled.completed).sum();
-        let (latency, rates) = (self.latency(), self.rates());
-        let rate = median(rates.iter().copied());
-        let rate = Figure::new(self.name, "rate", rate, Unit::PerSecond, calls).rounds(rates);
-        let backlog = self.rounds.iter().map(|round| round.open.backlog_max).max();
-        let backlog = backlog.unwrap_or_default() as f64;
-        let samples = latency.count();
-        let backlog = Figure::new(self.name, "backlog.max", backlog, Unit::Count, samples);
-        let mut figures = vec![rate, backlog.better(Better::Lower)];
-        figures.extend(Figure::spread(self.name, "round_trip", &latency, &rounds, 1.0));
-        figures
-    }
-
-    fn detail(&self) -> Value {
-        let round = |round: &ChurnRound| {
-            json!({
-                "rate": round.filled.rate(),
-                "offered": round.open.offered,
-                "completed": round.open.completed,
-                "backlog_max": round.open.backlog_max,
-                "connections_made": round.churned.made,
-                "connections_failed": round.churned.failed,
-                "preempted": round.open.preempted,
-            })
-        };
-        self.rounds.iter().map(round).collect()
+    let elapsed_ns = filled.elapsed_ns + open.elapsed_ns;
+    records
+        .of(SIDES[side])
+        .sampled("round_trip", &open.response)
+        .value(RATE, filled.rate(), filled.completed)
+        .value(BACKLOG, open.backlog_max as f64, open.response.count())
+        // A core that the control thread has taken is a part of what is measured with churn.
+        .ran(elapsed_ns, if side == 0 { open.preempted } else { 0 });
+    if side == 1 {
+        let rate = churned.made as f64 * 1e9 / elapsed_ns as f64;
+        let record = records.of("connections").sampled("connect", &churned.connect);
+        record.value(RATE, rate, churned.made);
+        let Churned { asked, made, failed, skipped, .. } = churned;
+        for (quantity, count) in COUNTS.into_iter().zip([asked, made, failed, skipped]) {
+            record.value(quantity, *count as f64, *asked);
+        }
     }
 }
 
-/// With churn over without it: the ratios of the medians, and those of the rounds.
-fn ratios(still: &ChurnSide, churn: &ChurnSide) -> Vec<Figure> {
-    let ratio = |name, [of, to]: [Vec<f64>; 2], better| {
-        let value = median(of.iter().copied()) / median(to.iter().copied());
-        let rounds = of.iter().zip(&to).map(|(of, to)| of / to).collect();
-        let samples = churn.rounds.len() as u64;
-        let ratio = Figure::new("churn/still", name, value, Unit::Ratio, samples);
-        ratio.rounds(rounds).better(better)
-    };
-    let mut ratios = vec![ratio("ratio.rate", [churn.rates(), still.rates()], Better::Higher)];
-    for (name, quantile) in [("ratio.p50", 0.5), ("ratio.p99", 0.99), ("ratio.p99.9", 0.999)] {
-        let both = [churn, still].map(|side| side.quantiles(quantile));
-        ratios.push(ratio(name, both, Better::Lower));
-    }
-    ratios
-}
-
-/// Connections made per second of the rounds with churn.
-fn arrivals(churn: &ChurnSide) -> Option<Figure> {
-    let of = |round: &ChurnRound| {
-        let elapsed_ns = round.filled.elapsed_ns + round.open.elapsed_ns;
-        round.churned.made as f64 * 1e9 / elapsed_ns.max(1) as f64
-    };
-    let rates: Vec<f64> = churn.rounds.iter().map(of).collect();
-    let made = churn.rounds.iter().map(|round| round.churned.made).sum();
-    let value = (!rates.is_empty()).then(|| median(rates.iter().copied()))?;
-    Some(Figure::new("connections", "rate", value, Unit::PerSecond, made).rounds(rates))
-}
-
-fn connections(churned: &Churned, rate: Option<Figure>) -> Vec<Figure> {
-    let Churned { connect, asked, made, failed, skipped } = churned;
-    let count = |name: &'static str, value: u64, better| {
-        Figure::new("connections", name, value as f64, Unit::Count, *asked).better(better)
-    };
-    let mut figures = Figure::spread("connections", "connect", connect, &[], 1.0);
-    figures.extend(rate);
-    figures.extend([
-        count("asked", *asked, Better::Neither),
-        count("made", *made, Better::Neither),
-        count("failed", *failed, Better::Lower),
-        count("skipped", *skipped, Better::Lower),
-    ]);
-    figures
-}
-
-fn report(plan: &ChurnPlan, sides: &[ChurnSide; 2], environment: Environment) -> Report {
-    let [still, churn] = sides;
-    let mut churned = Churned::default();
-    churn.rounds.iter().for_each(|round| churned.merge(&round.churned));
-    // A core that the control thread has taken is a part of what is measured with churn.
-    let lost = still
-        .rounds
-        .iter()
-        .map(|round| (round.filled.elapsed_ns + round.open.elapsed_ns, round.open.preempted));
-    let environment = environment.lost(&[Lost::new("still", lost)]);
-    let own = json!({
-        "churn_per_second": plan.own.churn,
-        "standing": plan.own.standing,
-        "load": plan.own.load,
-        "seed": plan.own.seed.seed,
-    });
-    let settings = plan.base.settings("churn", own);
-    let ratios = ratios(still, churn);
-    let mut figures = Figure::of_each(sides, ChurnSide::figures);
-    figures.extend(ratios.iter().cloned());
-    let rate = arrivals(churn);
-    let made_per_second = rate.as_ref().map_or(0.0, |rate| rate.value);
-    figures.extend(connections(&churned, rate));
-    let mut report = Report::new("churn", plan.sentence(), settings, environment, figures);
+fn summed(records: &Records, mut report: Report) -> Report {
+    let side = |name: &str| records.iter().find(|record| record.of == name);
+    let names = ["rate", "round_trip.p50", "round_trip.p99", "round_trip.p99.9"];
+    let ratio = |name| Ratio::new(side("churn")?, side("still")?, name);
+    let ratios: Vec<Ratio> = names.into_iter().filter_map(ratio).collect();
+    report.figures.extend(Figure::of_each(&ratios, Ratio::figures));
     report.block(Table::of(&["from due"], &SIDES.map(Row::of), &COLUMNS, &report.figures));
-    let line = |ratio: &Figure| {
-        let part = ratio.name.strip_prefix("ratio.").unwrap_or(&ratio.name);
-        format!("churn / still, {part:<8}{:>8.3}\n", ratio.value)
-    };
-    report.block(ratios.iter().map(line).collect::<String>());
-    let Churned { connect, asked, made, failed, skipped } = &churned;
-    let [p50, p99, max] =
-        [connect.quantile_ns(0.5), connect.quantile_ns(0.99), connect.max_ns()].map(|ns| ns as f64);
-    report.block(format!(
-        "connections: {asked} asked for, {made} made, {made_per_second:.0} a second, {failed} failed, {skipped} not asked for \
-         since others were under way; to connect, us: p50 {:.0}, p99 {:.0}, max {:.0}",
-        p50 / 1e3,
-        p99 / 1e3,
-        max / 1e3
-    ));
-    sides.iter().for_each(|side| report.samples(side.name, &side.latency()));
-    report.samples("connections", connect);
-    report.detail(json!({ "still": still.detail(), "churn": churn.detail() }));
+    report.block(Ratio::table(&ratios));
+    let connections = [Row::of("connections")];
+    report.block(Table::of(&["to connect, us"], &connections, &CONNECTIONS, &report.figures));
     report
 }
 
+const BACKLOG: Quantity = Quantity::count("backlog.max").largest().lower();
+const COUNTS: [Quantity; 4] = [
+    Quantity::count("asked"),
+    Quantity::count("made"),
+    Quantity::count("failed").lower(),
+    Quantity::count("skipped").lower(),
+];
+const CONNECTIONS: [Column; 8] = [
+    Column::scaled("p50", "connect.p50", 1e3, 0),
+    Column::scaled("p99", "connect.p99", 1e3, 0),
+    Column::scaled("max", "connect.max", 1e3, 0),
+    Column::digits("a second", "rate", 0),
+    Column::digits("asked for", "asked", 0),
+    Column::digits("made", "made", 0),
+    Column::digits("failed", "failed", 0),
+    Column::digits("skipped", "skipped", 0),
+];
 const COLUMNS: [Column; 7] = [
     Column::thousands("rate/s, full", "rate"),
     Column::scaled("p50, us", "round_trip.p50", 1e3, 2),

@@ -16,12 +16,11 @@ use crate::contenders::tally::Held;
 use crate::device::{Device, on_device};
 use crate::error::BenchError;
 use crate::modes::contest::{self, Plan};
-use crate::modes::sweep::Sweep;
+use crate::modes::experiment::Experiment;
 use crate::output::{
-    At, Axis, Better, Column, Environment, Figure, Lost, Report, Row, Session, Table, Unit,
+    At, Axis, Better, Column, Figure, Quantity, Ratio, Report, Row, Session, Table, Unit,
 };
 use crate::settings;
-use crate::stats::{Latency, Ratio, Round, Series};
 use crate::values::Over;
 
 /// The options of the mode.
@@ -112,126 +111,60 @@ fn measure_on<D: Device>(
     memory: Option<f64>,
     session: &Session,
 ) -> Result<Report, BenchError> {
-    let first = plan.first();
-    let (mut contenders, mut points, mut notes) = (Vec::new(), Vec::new(), device.notes());
+    let (mut contenders, mut set_up, mut notes) = (Vec::new(), Vec::new(), device.notes());
     for Plan { cores, config, load, .. } in &plan.plans {
         let (began, before) = (Instant::now(), Held::here(0));
         let mut rpc = Rpc::on(device, "rpc", *cores, config, load, false)?;
-        let set_up = SetUp::new(began.elapsed(), before, rpc.held());
+        set_up.push(taken(began.elapsed(), before, rpc.held()));
         notes.extend(rpc.notes().into_iter().next());
-        points.push(Point::new(load.connections, set_up));
         contenders.push(rpc);
     }
+    let (first, turns) = (plan.first(), contenders.len());
+    let own = json!({ "connections": plan.counts().collect::<Vec<u32>>() });
+    let experiment = first.experiment("conns", plan.sentence(), own, turns).noting(notes);
     // Each point has two rounds.
-    let expected = first.expected(2 * contenders.len() as u32);
-    let sweep = Sweep { expected, ..first.sweep(contenders.len()) };
-    let environment = sweep.run(session, notes, |_, index| {
-        let rpc = &mut contenders[index];
-        let quota = plan.plans[index].quota;
-        points[index].rate.rounds.push(rpc.closed(quota)?);
-        points[index].single.rounds.push(rpc.one_by_one(quota)?);
+    let experiment = Experiment { expected: first.expected(2 * turns as u32), ..experiment };
+    let (records, mut report) = experiment.run(session, |round, index, records| {
+        let (rpc, Plan { quota, load, .. }) = (&mut contenders[index], &plan.plans[index]);
+        let (rate, single) = (rpc.closed(*quota)?, rpc.one_by_one(*quota)?);
+        let record = records.at("rpc", At::new("connections", load.connections.into(), Unit::Count));
+        record.round_trips(&single.latency).ran(single.elapsed_ns, single.preempted).round(&rate);
+        for (quantity, value) in set_up[index].iter().filter(|_| round == 0) {
+            record.value(*quantity, *value, 1);
+        }
         Ok(())
     })?;
-    Ok(report(plan, &points, memory, environment))
-}
-
-/// What it took to make an engine on each side, and the connections between them.
-#[derive(Debug, Clone, Copy, Default)]
-struct SetUp {
-    time: Duration,
-    /// Bytes that both sides hold more than before.
-    memory: f64,
-    descriptors: f64,
-}
-
-impl SetUp {
-    fn new(time: Duration, before: Held, after: Held) -> SetUp {
-        let grown = |before: u64, after: u64| after as f64 - before as f64;
-        SetUp {
-            time,
-            memory: grown(before.memory_bytes, after.memory_bytes),
-            descriptors: grown(before.descriptors, after.descriptors),
-        }
-    }
-
-    fn figures(&self) -> [Figure; 3] {
-        let of = |name: &'static str, value, unit| {
-            Figure::new("rpc", name, value, unit, 1).better(Better::Lower)
-        };
-        [
-            of("set_up.time", self.time.as_nanos() as f64, Unit::Ns),
-            of("set_up.memory", self.memory, Unit::Bytes),
-            of("set_up.descriptors", self.descriptors, Unit::Count),
-        ]
-    }
-}
-
-struct Point {
-    connections: u32,
-    set_up: SetUp,
-    rate: Series,
-    single: Series,
-}
-
-impl Point {
-    fn new(connections: u32, set_up: SetUp) -> Point {
-        let series = |name| Series { name, rounds: Vec::new() };
-        Point { connections, set_up, rate: series("rpc"), single: series("rpc") }
-    }
-
-    fn at(&self) -> At {
-        At::new("connections", self.connections.into(), Unit::Count)
-    }
-
-    fn figures(&self, first: &Point) -> Vec<Figure> {
-        let rates: Vec<f64> = self.rate.rounds.iter().map(Round::rate).collect();
-        let rounds: Vec<&Latency> = self.single.rounds.iter().map(|one| &one.latency).collect();
-        let mut figures = Figure::round_trips("rpc", &self.single.latency(), &rounds);
-        let (rate, calls) = (self.rate.rate(), self.rate.completed());
-        figures.push(Figure::new("rpc", "rate", rate, Unit::PerSecond, calls).rounds(rates));
-        figures.extend(self.set_up.figures());
-        if self.connections != first.connections {
-            let ratio = Ratio::of_rates(&self.rate, &first.rate);
-            figures.extend(Figure::ratio(&Ratio { to: "first", ..ratio }));
-        }
-        figures.into_iter().map(|figure| figure.at(self.at())).collect()
-    }
-}
-
-fn report(
-    plan: &ConnsPlan,
-    points: &[Point],
-    memory: Option<f64>,
-    environment: Environment,
-) -> Report {
-    let first = plan.first();
-    let rounds = points.iter().flat_map(|one| one.rate.rounds.iter().chain(&one.single.rounds));
-    let environment = environment.lost(&[Lost::of("rpc", rounds)]);
-    let own = json!({ "connections": plan.counts().collect::<Vec<u32>>() });
-    let settings = first.settings("conns", own);
-    let mut figures = Figure::of_each(points, |one| one.figures(&points[0]));
-    let rows = Row::swept(&figures, "rpc", |at| vec![at.value.to_string()]);
-    let table = Table::of(&["connections"], &rows, &COLUMNS, &figures);
-    figures.extend(memory.map(|bytes| {
-        let samples = (2 * IDLE).into();
-        Figure::new("idle", "memory", bytes, Unit::Bytes, samples).better(Better::Lower)
-    }));
-    let mut report = Report::new("conns", plan.sentence(), settings, environment, figures);
-    for point in points {
-        report.samples(format!("rpc@{}", point.at()), &point.single.latency());
+    report.figures.extend(Figure::of_each(&Ratio::to_first(&records, "rate"), Ratio::figures));
+    let rows = Row::swept(&report.figures, "rpc", |at| vec![at.value.to_string()]);
+    report.block(Table::of(&["connections"], &rows, &COLUMNS, &report.figures));
+    if let Some(bytes) = memory {
+        let memory = Figure::new("idle", "memory", bytes, Unit::Bytes, (2 * IDLE).into());
+        report.figures.push(memory.better(Better::Lower));
+        let text = "of memory on each side, without the pools of its shard";
+        report.block(format!("an idle connection takes {bytes:.0} bytes {text}"));
     }
     let x = || Axis::log("connections", Unit::Count);
     let rate = Axis::new("rate", Unit::PerSecond);
     report.curve("Rate by connections", x(), rate, &[("rpc", "rpc", "rate")]);
     let times = [("p50", "rpc", "round_trip.p50"), ("p99", "rpc", "round_trip.p99")];
-    let round_trip = Axis::log("round trip", Unit::Ns);
-    report.curve("Round trip by connections", x(), round_trip, &times);
-    report.block(table);
-    if let Some(bytes) = memory {
-        let text = "of memory on each side, without the pools of its shard";
-        report.block(format!("an idle connection takes {bytes:.0} bytes {text}"));
-    }
-    report
+    report.curve("Round trip by connections", x(), Axis::log("round trip", Unit::Ns), &times);
+    Ok(report)
+}
+
+/// What it took to make an engine on each side, and the connections between them.
+fn taken(time: Duration, before: Held, after: Held) -> [(Quantity, f64); 3] {
+    let grown = |before: u64, after: u64| after as f64 - before as f64;
+    [
+        (Quantity::new("set_up.time", Unit::Ns), time.as_nanos() as f64),
+        (
+            Quantity::new("set_up.memory", Unit::Bytes).lower(),
+            grown(before.memory_bytes, after.memory_bytes),
+        ),
+        (
+            Quantity::count("set_up.descriptors").lower(),
+            grown(before.descriptors, after.descriptors),
+        ),
+    ]
 }
 
 const COLUMNS: [Column; 12] = [
@@ -275,7 +208,7 @@ idle connection is measured first: engines with 256 and with 512 connections and
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{good_plan, is_refused, round};
+    use crate::testing::{good_plan, is_refused};
 
     fn plan(options: &str) -> Option<ConnsPlan> {
         good_plan(options, ConnsPlan::new)
@@ -303,24 +236,5 @@ mod tests {
     #[test]
     fn the_option_of_other_modes_is_refused() {
         assert!(is_refused("-k 5", ConnsPlan::new));
-    }
-
-    fn point(connections: u32, rates: &[u64]) -> Point {
-        let mut point = Point::new(connections, SetUp::default());
-        point.rate.rounds = rates.iter().map(|rate| round(*rate, &[])).collect();
-        point
-    }
-
-    #[test]
-    fn the_ratio_is_to_the_first_number() {
-        let (one, many) = (point(1, &[100, 200, 300]), point(1024, &[90, 170, 270]));
-        let figures = many.figures(&one);
-        let of = |name: &str| figures.iter().find(|figure| figure.name == name);
-        let ratio = of("ratio.rate").expect("it is there");
-        assert_eq!(ratio.id(), "rpc/first@connections=1024.ratio.rate");
-        assert_eq!(ratio.value, 0.85);
-        assert_eq!(ratio.rounds, [0.9, 0.85, 0.9]);
-        assert_eq!(of("ratio.rate.paired").expect("it is there").value, 0.9);
-        assert!(!one.figures(&one).iter().any(|figure| figure.of == "rpc/first"));
     }
 }

@@ -1,6 +1,6 @@
 //! `cores`: the rate of one shard, of two, and so on, each with its own client and cores.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::contenders::rpc::{Rpc, together};
 use crate::device::{Device, on_device};
@@ -8,9 +8,10 @@ use crate::error::BenchError;
 use crate::machine::CorePair;
 use crate::modes::contest::{self, Plan, SECONDS, WARM_UP};
 use crate::output::{
-    At, Axis, Better, Column, Environment, Figure, Line, Lost, Report, Row, Session, Table, Unit,
+    At, Axis, Better, Column, Figure, Line, Quantity, RATE, Ratio, Records, Report, Row, Session,
+    Table, Unit,
 };
-use crate::stats::{Round, median};
+use crate::stats::Round;
 
 /// The options of the mode.
 pub type Args = contest::Args<Own>;
@@ -96,96 +97,67 @@ fn measure_on<D: Device>(
     session: &Session,
 ) -> Result<Report, BenchError> {
     let Plan { quota, config, load, .. } = &plan.base;
-    let (mut contenders, mut points, mut notes) = (Vec::new(), Vec::new(), device.notes());
+    let (mut contenders, mut notes) = (Vec::new(), device.notes());
     for pairs in &plan.points {
         contenders.push(Rpc::several("rpc", device.open()?, device.at(), pairs, config, load)?);
-        points.push(Point { pairs: pairs.clone(), rounds: Vec::new() });
     }
     let first = contenders.first().and_then(|shards| shards.first());
     notes.extend(first.into_iter().flat_map(Rpc::notes));
     notes.extend(plan.limit.clone());
-    let environment = plan.base.sweep(contenders.len()).run(session, notes, |_, index| {
-        points[index].rounds.push(together(&mut contenders[index], *quota)?);
+    let own = json!({ "shards": plan.counts().collect::<Vec<usize>>() });
+    let turns = contenders.len();
+    let experiment = plan.base.experiment("cores", plan.sentence(), own, turns).noting(notes);
+    let (records, report) = experiment.run(session, |_, index, records| {
+        let rounds = together(&mut contenders[index], *quota)?;
+        take(records, plan.points[index].len(), &rounds);
         Ok(())
     })?;
-    Ok(report(plan, &points, environment))
+    Ok(summed(plan, &records, report))
 }
 
-struct Point {
-    pairs: Vec<CorePair>,
-    /// For every round, that of each shard.
-    rounds: Vec<Vec<Round>>,
+/// Takes in a round of so many shards: their calls per second together.
+fn take(records: &mut Records, shards: usize, rounds: &[Round]) {
+    let rate = rounds.iter().map(Round::rate).sum::<f64>();
+    let calls = rounds.iter().map(|round| round.completed).sum();
+    let record = records.at("rpc", At::new("shards", shards as f64, Unit::Count));
+    record.value(RATE, rate, calls).value(PER_CORE, rate / shards as f64, calls);
+    rounds.iter().for_each(|round| {
+        record.ran(round.elapsed_ns, round.preempted);
+    });
 }
 
-impl Point {
-    fn shards(&self) -> f64 {
-        self.pairs.len() as f64
-    }
-
-    /// Calls per second of all shards together, in every round.
-    fn rates(&self) -> Vec<f64> {
-        self.rounds.iter().map(|round| round.iter().map(Round::rate).sum()).collect()
-    }
-
-    fn rate(&self) -> f64 {
-        median(self.rates().into_iter())
-    }
-
-    /// The share of what as many times the first number would be, 1 if nothing is lost.
-    fn efficiency(&self, first: &Point) -> f64 {
-        self.rate() / first.rate() * first.shards() / self.shards()
-    }
-
-    fn figures(&self, first: &Point) -> Vec<Figure> {
-        let at = At::new("shards", self.shards(), Unit::Count);
-        let calls = self.rounds.iter().flatten().map(|round| round.completed).sum();
-        let rates = self.rates();
-        let each: Vec<f64> = rates.iter().map(|rate| rate / self.shards()).collect();
-        let rate = |name: &'static str, rounds: Vec<f64>| {
-            let value = median(rounds.iter().copied());
-            Figure::new("rpc", name, value, Unit::PerSecond, calls).rounds(rounds)
-        };
-        let mut figures = vec![rate("rate", rates), rate("rate.per_core", each)];
-        if self.pairs.len() != first.pairs.len() {
-            let samples = self.rounds.len() as u64;
-            let ratios = self.rates().into_iter().zip(first.rates()).map(|(of, to)| of / to);
-            let ratio = self.rate() / first.rate();
-            let ratio = Figure::new("rpc/first", "ratio.rate", ratio, Unit::Ratio, samples);
-            figures.push(ratio.rounds(ratios.collect()).better(Better::Higher));
-            let share = self.efficiency(first);
-            let share = Figure::new("rpc/first", "efficiency", share, Unit::Share, samples);
-            figures.push(share.better(Better::Higher));
-        }
-        figures.into_iter().map(|figure| figure.at(at.clone())).collect()
-    }
+/// Every number to the first, and its efficiency: the share of what as many times the first would
+/// be, 1 if nothing is lost.
+fn ratios(records: &Records) -> Vec<Figure> {
+    let shards = |at: Option<&At>| at.map_or(1.0, |at| at.value);
+    let first = records.iter().next().map_or(1.0, |first| shards(first.at.as_ref()));
+    let mut figures = Figure::of_each(&Ratio::to_first(records, "rate"), Ratio::figures);
+    let rates = figures.iter().filter(|figure| figure.name == "ratio.rate");
+    let efficiency = |rate: &Figure| {
+        let share = rate.value * first / shards(rate.at.as_ref());
+        let share = Figure::new(&rate.of, "efficiency", share, Unit::Share, rate.samples);
+        Figure { at: rate.at.clone(), ..share }.better(Better::Higher)
+    };
+    let efficiencies: Vec<Figure> = rates.map(efficiency).collect();
+    figures.extend(efficiencies);
+    figures
 }
 
-fn report(plan: &CoresPlan, points: &[Point], environment: Environment) -> Report {
-    let lost = Lost::of("rpc", points.iter().flat_map(|point| point.rounds.iter().flatten()));
-    let environment = environment.lost(&[lost]);
-    let own = json!({ "shards": plan.counts().collect::<Vec<usize>>() });
-    let settings = plan.base.settings("cores", own);
-    let first = &points[0];
-    let figures = Figure::of_each(points, |point| point.figures(first));
-    let rows = Row::swept(&figures, "rpc", |at| vec![at.value.to_string()]);
-    let table = Table::of(&["shards"], &rows, &COLUMNS, &figures);
-    let mut report = Report::new("cores", plan.sentence(), settings, environment, figures);
-    let rate = Axis::new("rate", Unit::PerSecond);
-    report.curve(
-        "Rate by shards",
-        Axis::new("shards", Unit::Count),
-        rate,
-        &[("rpc", "rpc", "rate")],
-    );
-    let each = first.rate() / first.shards();
-    let even = points.iter().map(|point| (point.shards(), each * point.shards()));
-    report.curves[0].lines.push(Line::new("as many times one", even));
-    report.block(table);
-    let cores = |point: &Point| json!(point.pairs);
-    report.detail(json!({ "pairs": points.iter().map(cores).collect::<Vec<Value>>() }));
+fn summed(plan: &CoresPlan, records: &Records, mut report: Report) -> Report {
+    report.figures.extend(ratios(records));
+    let rows = Row::swept(&report.figures, "rpc", |at| vec![at.value.to_string()]);
+    report.block(Table::of(&["shards"], &rows, &COLUMNS, &report.figures));
+    let (x, y) = (Axis::new("shards", Unit::Count), Axis::new("rate", Unit::PerSecond));
+    report.curve("Rate by shards", x, y, &[("rpc", "rpc", "rate")]);
+    let points = &report.curves[0].lines[0].points;
+    let each = points.first().map_or(0.0, |(shards, rate)| rate / shards);
+    let even = points.iter().map(|(shards, _)| (*shards, each * shards)).collect::<Vec<_>>();
+    report.curves[0].lines.push(Line::new("as many times one", even.into_iter()));
+    report.detail(json!({ "pairs": plan.points }));
     report
 }
 
+const PER_CORE: Quantity = Quantity::new("rate.per_core", Unit::PerSecond);
 const COLUMNS: [Column; 7] = [
     Column::thousands("rate/s", "rate"),
     Column::lowest("lowest", "rate"),
@@ -240,25 +212,21 @@ mod tests {
         assert!(is_refused("-k 2", CoresPlan::new));
     }
 
-    fn point(shards: u32, rates: &[&[u64]]) -> Point {
-        let pair = |index| CorePair { client: 2 * index, server: 2 * index + 1 };
-        let round = |rate: &u64| round(*rate, &[]);
-        let rounds = rates.iter().map(|rates| rates.iter().map(round).collect()).collect();
-        Point { pairs: (0..shards).map(pair).collect(), rounds }
-    }
-
     #[test]
     fn rates_of_shards_are_added_and_compared_with_as_many_times_one() {
-        let one = point(1, &[&[100], &[120], &[100]]);
-        let two = point(2, &[&[90, 90], &[100, 100], &[80, 100]]);
-        assert_eq!((one.rate(), two.rate()), (100.0, 180.0));
-        assert_eq!(two.efficiency(&one), 0.9);
-        let figures = two.figures(&one);
-        let of = |name: &str| figures.iter().find(|figure| figure.name == name).expect("it is");
-        assert_eq!(of("ratio.rate").value, 1.8);
-        assert_eq!(of("rate.per_core").value, 90.0);
-        assert_eq!(of("rate").id(), "rpc@shards=2.rate");
-        assert_eq!(of("rate").samples, 560);
-        assert_eq!(one.figures(&one).len(), 2, "nothing is compared with itself");
+        let mut records = Records::default();
+        for rates in [&[100][..], &[120], &[100], &[90, 90], &[100, 100], &[80, 100]] {
+            let rounds: Vec<Round> = rates.iter().map(|rate| round(*rate, &[])).collect();
+            take(&mut records, rates.len(), &rounds);
+        }
+        let all = records.figures();
+        let figures = [&all[..], &ratios(&records)].concat();
+        let of = |id: &str| figures.iter().find(|figure| figure.id() == id).expect("it is there");
+        assert_eq!(of("rpc@shards=1.rate").value, 100.0);
+        assert_eq!((of("rpc@shards=2.rate").value, of("rpc@shards=2.rate").samples), (180.0, 560));
+        assert_eq!(of("rpc@shards=2.rate.per_core").value, 90.0);
+        assert_eq!(of("rpc/first@shards=2.ratio.rate").value, 1.8);
+        assert_eq!(of("rpc/first@shards=2.efficiency").value, 0.9);
+        assert!(!figures.iter().any(|it| it.id().starts_with("rpc/first@shards=1.")));
     }
 }

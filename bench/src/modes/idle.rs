@@ -8,24 +8,23 @@
 use std::time::Duration;
 
 use rpcrdma_config::Config;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::{CallArgs, CoreArgs, DeviceArgs, EngineArgs, LengthArgs, SeedArgs, parse};
 use crate::call::Load;
-use crate::contenders::rpc::{PausedRound, Pauses, Rpc};
+use crate::contenders::rpc::{Pauses, Rpc};
 use crate::device::shm::ShmDevice;
 use crate::device::tcp::TcpDevice;
 use crate::device::verbs::VerbsDevice;
 use crate::device::{Device, Fabrics};
 use crate::error::BenchError;
 use crate::machine::CorePair;
-use crate::modes::sweep::Sweep;
+use crate::modes::experiment::Experiment;
 use crate::output::{
-    At, Axis, Better, Column, Environment, Figure, Lost, OutputArgs, Report, Row, Session, Table,
-    Unit,
+    At, Axis, Column, OutputArgs, Quantity, Report, Row, Session, Table, Unit,
 };
 use crate::settings::Need;
-use crate::stats::{Dice, End, Latency, Quota, median};
+use crate::stats::{Dice, End, Quota};
 use crate::values::{Idle, Over};
 
 /// The options of the mode.
@@ -91,6 +90,19 @@ impl IdlePlan {
         )
     }
 
+    fn settings(&self) -> Value {
+        json!({
+            "op": self.load.shape.op.into_str(),
+            "placement": self.load.placement.into_str(),
+            "request_data_bytes": self.load.shape.request_data,
+            "reply_data_bytes": self.load.shape.reply_data,
+            "cores": self.cores,
+            "rounds": self.args.length.rounds,
+            "warm_up": self.quota.warm_up,
+            "seed": self.args.seed.seed,
+        })
+    }
+
     /// How many calls of a round have such pauses before them: as many as its time allows, and one
     /// at least.
     fn calls(&self, pause: Duration) -> u64 {
@@ -152,82 +164,47 @@ fn measure_on<D: Device>(
         let (rpc, of_one) = plan.rpc(&open, *policy)?;
         notes.extend(of_one.into_iter().filter(|note| !notes.contains(note)).collect::<Vec<_>>());
         contenders.push(rpc);
-        let point = |pause: &Duration| Point { policy: *policy, pause: *pause, rounds: Vec::new() };
-        points.extend(plan.pauses.iter().map(point));
+        points.extend(plan.pauses.iter().map(|pause| (*policy, *pause)));
     }
-    let (cores, rounds, mut dice) =
-        (plan.cores, plan.args.length.rounds, Dice::new(plan.args.seed.seed));
+    let (rounds, mut dice) = (plan.args.length.rounds, Dice::new(plan.args.seed.seed));
     let seeds: Vec<u64> = (0..rounds).map(|_| dice.roll()).collect();
-    let sweep = Sweep { cores, rounds, points: points.len(), expected: plan.expected() };
-    let environment = sweep.run(session, notes, |round, index| {
-        let length = points[index].pause;
+    let experiment = Experiment {
+        mode: "idle",
+        what: plan.sentence(),
+        settings: plan.settings(),
+        cores: plan.cores,
+        rounds,
+        turns: points.len(),
+        expected: plan.expected(),
+        notes,
+    };
+    let (_, mut report) = experiment.run(session, |round, index, records| {
+        let (policy, length) = points[index];
         let (calls, warm_up) = (plan.calls(length), plan.quota.warm_up);
         let pauses = Pauses { length, calls, warm_up, seed: seeds[round as usize] };
-        points[index].rounds.push(contenders[index / plan.pauses.len()].paused(&pauses)?);
+        let round = contenders[index / plan.pauses.len()].paused(&pauses)?;
+        let record = records.at(policy.into_str(), at(length)).round_trips(&round.latency);
+        record.value(CPU[0], round.cpu[0], 1).value(CPU[1], round.cpu[1], 1);
+        // Threads that give their core away lose none: only those that spin count as disturbed.
+        record.ran(round.elapsed_ns, if policy == Idle::Spin { round.preempted } else { 0 });
         Ok(())
     })?;
-    Ok(report(plan, &points, environment))
-}
-
-struct Point {
-    policy: Idle,
-    pause: Duration,
-    rounds: Vec<PausedRound>,
-}
-
-impl Point {
-    fn at(&self) -> At {
-        At::new("pause", self.pause.as_nanos() as f64, Unit::Ns)
-    }
-
-    fn latency(&self) -> Latency {
-        Latency::merged(self.rounds.iter().map(|round| &round.latency))
-    }
-
-    fn figures(&self) -> Vec<Figure> {
-        let name = self.policy.into_str();
-        let rounds: Vec<&Latency> = self.rounds.iter().map(|round| &round.latency).collect();
-        let mut figures = Figure::round_trips(name, &self.latency(), &rounds);
-        for (side, figure) in ["cpu.client", "cpu.server"].into_iter().enumerate() {
-            // The share of a processor that a side had.
-            let shares: Vec<f64> = self.rounds.iter().map(|round| round.cpu[side]).collect();
-            let share = median(shares.iter().copied());
-            let cpu = Figure::new(name, figure, share, Unit::Share, self.rounds.len() as u64);
-            figures.push(cpu.rounds(shares).better(Better::Lower));
-        }
-        figures.into_iter().map(|figure| figure.at(self.at())).collect()
-    }
-}
-
-fn report(plan: &IdlePlan, points: &[Point], environment: Environment) -> Report {
-    // Threads that give their core away lose none: only those that spin count as disturbed.
-    let spinning = points.iter().filter(|point| point.policy == Idle::Spin);
-    let rounds = spinning.flat_map(|point| &point.rounds);
-    let lost = Lost::new("spin", rounds.map(|round| (round.elapsed_ns, round.preempted)));
-    let environment = environment.lost(&[lost]);
-    let settings = json!({
-        "op": plan.load.shape.op.into_str(),
-        "placement": plan.load.placement.into_str(),
-        "request_data_bytes": plan.load.shape.request_data,
-        "reply_data_bytes": plan.load.shape.reply_data,
-        "cores": plan.cores,
-        "rounds": plan.args.length.rounds,
-        "warm_up": plan.quota.warm_up,
-        "seed": plan.args.seed.seed,
-    });
-    let figures = Figure::of_each(points, Point::figures);
-    let row = |point: &Point| Row {
-        labels: vec![point.policy.into_str().to_owned(), format!("{:?}", point.pause)],
-        of: point.policy.into_str().to_owned(),
-        at: Some(point.at()),
+    let row = |(policy, pause): &(Idle, Duration)| Row {
+        labels: vec![policy.into_str().to_owned(), format!("{pause:?}")],
+        of: policy.into_str().to_owned(),
+        at: Some(at(*pause)),
     };
     let rows: Vec<Row> = points.iter().map(row).collect();
-    let table = Table::of(&["policy", "pause"], &rows, &COLUMNS, &figures);
-    let mut report = Report::new("idle", plan.sentence(), settings, environment, figures);
-    for point in points {
-        let name = format!("{}@{}", point.policy.into_str(), point.at());
-        report.samples(name, &point.latency());
-    }
+    report.block(Table::of(&["policy", "pause"], &rows, &COLUMNS, &report.figures));
+    curves(plan, &mut report);
+    Ok(report)
+}
+
+fn at(pause: Duration) -> At {
+    At::new("pause", pause.as_nanos() as f64, Unit::Ns)
+}
+
+fn curves(plan: &IdlePlan, report: &mut Report) {
     for (title, y, parts) in [
         (
             "Round trip after a pause",
@@ -241,19 +218,21 @@ fn report(plan: &IdlePlan, points: &[Point], environment: Environment) -> Report
         ),
     ] {
         let named = parts.iter().flat_map(|(part, figure)| {
-            let line =
-                move |policy: &Idle| (format!("{}, {part}", policy.into_str()), policy.into_str());
-            plan.policies.iter().map(move |policy| (line(policy), *figure))
+            let of = plan.policies.iter().map(|policy| policy.into_str());
+            of.map(move |of| (format!("{of}, {part}"), of, *figure))
         });
-        let named: Vec<((String, &str), &str)> = named.collect();
+        let named: Vec<(String, &str, &str)> = named.collect();
         let lines: Vec<(&str, &str, &str)> =
-            named.iter().map(|((name, of), figure)| (&**name, *of, *figure)).collect();
+            named.iter().map(|(name, of, figure)| (&**name, *of, *figure)).collect();
         report.curve(title, Axis::log("pause", Unit::Ns), y, &lines);
     }
-    report.block(table);
-    report
 }
 
+/// The share of a processor that each side had.
+const CPU: [Quantity; 2] = [
+    Quantity::new("cpu.client", Unit::Share).lower(),
+    Quantity::new("cpu.server", Unit::Share).lower(),
+];
 const COLUMNS: [Column; 8] = [
     Column::scaled("p50, us", "round_trip.p50", 1e3, 2),
     Column::scaled("p90", "round_trip.p90", 1e3, 2),

@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::args::{SeedArgs, parse};
 use crate::contenders::arrivals::Law;
@@ -18,10 +18,10 @@ use crate::device::{Device, on_device};
 use crate::error::BenchError;
 use crate::modes::contest::{self, Plan};
 use crate::output::{
-    At, Axis, Better, Column, Curve, Environment, Figure, Line, Lost, Report, Row, Session, Table,
+    At, Axis, Column, Curve, Figure, Line, Quantity, Record, Records, Report, Row, Session, Table,
     Unit, thousands,
 };
-use crate::stats::{Dice, End, Latency, Round, median};
+use crate::stats::{Dice, End, Round, median};
 
 /// The options of the mode.
 pub type Args = contest::Args<Own>;
@@ -35,6 +35,10 @@ pub struct Own {
     /// Loads in calls per second, as in 200k,1.5M
     #[arg(long, value_name = "RATES", value_delimiter = ',', value_parser = rate)]
     pub rate: Vec<f64>,
+    /// Client threads that share each rate, each with its own connections (-k) and window (-w)
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub clients: u32,
     /// Distribution of the arrivals
     #[arg(long, value_enum, default_value = "poisson")]
     pub arrivals: Law,
@@ -71,7 +75,10 @@ pub struct LoadPlan {
     points: Vec<Point>,
     law: Law,
     seed: u64,
-    /// The call, the engine, the cores; its rounds are those of the closed loop.
+    /// The core of each client thread.
+    clients: Vec<u32>,
+    /// The call, the engine, the cores; its rounds are those of the closed loop. Window and
+    /// connections are those of one client.
     base: Plan,
     /// Uncounted calls at the start of each round, if given.
     warm_up: Option<u64>,
@@ -79,30 +86,55 @@ pub struct LoadPlan {
 
 impl LoadPlan {
     pub fn new(args: &Args) -> Result<LoadPlan, BenchError> {
-        let Args { contest, length, .. } = args;
-        let base = Plan::of_rate(contest, length, SECONDS, WARM_UP)?;
-        let shares = args.more.load.iter().map(|share| Point::Share(*share));
-        let rates = args.more.rate.iter().map(|rate| Point::Rate(*rate));
+        let Args { contest, length, more, .. } = args;
+        let count = more.clients;
+        // The engine has room for the calls of all clients.
+        let mut all = contest.clone();
+        all.window.connections *= count;
+        all.window.window = Some(all.window.window.unwrap_or(WINDOW) * count);
+        let mut base = Plan::of_rate(&all, length, SECONDS, WARM_UP)?;
+        let load = &mut base.load;
+        for of_all in [&mut load.window, &mut load.connections, &mut load.sinks] {
+            *of_all /= count;
+        }
+        let shares = more.load.iter().map(|share| Point::Share(*share));
+        let rates = more.rate.iter().map(|rate| Point::Rate(*rate));
         let mut points: Vec<Point> = shares.chain(rates).collect();
         if points.is_empty() {
             points.extend(SWEEP.map(Point::Share));
         }
-        let (law, seed, warm_up) = (args.more.arrivals, args.more.seed.seed, length.warm_up);
-        Ok(LoadPlan { points, law, seed, base, warm_up })
+        let (law, seed, warm_up) = (more.arrivals, more.seed.seed, length.warm_up);
+        let clients = base.cores.clients(count as usize);
+        Ok(LoadPlan { points, law, seed, clients, base, warm_up })
     }
 
     pub fn sentence(&self) -> String {
         let Plan { load, cores, rounds, quota, .. } = &self.base;
         let round = quota.end.text("calls");
+        let clients = match self.clients.len() {
+            1 => String::new(),
+            count => format!(" for each of {count} clients"),
+        };
         format!(
-            "load: {}, {} arrivals at {} rates, at most {} under way, cores {cores}, {rounds} \
-             rounds of {round}, seed {}",
+            "load: {}, {} arrivals at {} rates, at most {} under way{clients}, cores {cores}, \
+             {rounds} rounds of {round}, seed {}",
             load.what(),
             <&str>::from(self.law),
             self.points.len(),
             load.window,
             self.seed
         )
+    }
+
+    /// What threads that share a core say of the times.
+    fn note(&self) -> Option<String> {
+        let (clients, mut cores) = (self.clients.len(), self.clients.clone());
+        cores.sort_unstable();
+        cores.dedup();
+        (clients > cores.len()).then(|| {
+            let cores = cores.len();
+            format!("{clients} client threads share {cores} core(s): their turns are in the times")
+        })
     }
 
     fn offer(&self, rate: f64, seed: u64) -> Offer {
@@ -133,153 +165,118 @@ fn measure_on<D: Device>(
     session: &Session,
 ) -> Result<Report, BenchError> {
     let Plan { cores, rounds, quota, config, load, .. } = &plan.base;
-    let mut rpc = Rpc::on(device, "rpc", *cores, config, load, false)?;
-    let notes = device.notes().into_iter().chain(rpc.notes()).collect();
+    let mut rpc = Rpc::of_clients(device, "rpc", *cores, &plan.clients[1..], config, load)?;
+    let notes = device.notes().into_iter().chain(rpc.notes()).chain(plan.note()).collect();
     let first = (0..(*rounds).min(FIRST_ROUNDS)).map(|_| rpc.closed(*quota));
     let first = first.collect::<Result<Vec<Round>, BenchError>>()?;
     let capacity = median(first.iter().map(Round::rate));
     let mut dice = Dice::new(plan.seed);
     let each = plan.points.len();
     let seeds: Vec<u64> = (0..each * *rounds as usize).map(|_| dice.roll()).collect();
-    let mut closed = Vec::new();
-    let mut opened: Vec<OpenedPoint> =
-        plan.points.iter().map(|point| OpenedPoint::new(*point)).collect();
-    // The closed loop is one more point.
-    let environment = plan.base.sweep(each + 1).run(session, notes, |round, turn| {
+    let own = json!({
+        "arrivals": <&str>::from(plan.law), "seed": plan.seed, "clients": plan.clients.len(),
+    });
+    // The closed loop is one more turn.
+    let experiment = plan.base.experiment("load", plan.sentence(), own, each + 1).noting(notes);
+    let (records, report) = experiment.run(session, |round, turn, records| {
         let Some(index) = turn.checked_sub(1) else {
-            closed.push(rpc.closed(*quota)?);
+            records.of("closed").round(&rpc.closed(*quota)?);
             return Ok(());
         };
-        let rate = plan.points[index].rate(capacity);
-        let offer = plan.offer(rate, seeds[round as usize * each + index]);
-        opened[index].take(rpc.open(&offer)?);
+        let point = plan.points[index];
+        let offer = plan.offer(point.rate(capacity), seeds[round as usize * each + index]);
+        take(records, point, &rpc.open(&offer)?);
         Ok(())
     })?;
-    opened.retain(|point| !point.rounds.is_empty());
-    Ok(report(plan, capacity, &closed, &opened, environment))
+    Ok(summed(&records, capacity, report))
 }
 
-struct OpenedPoint {
-    point: Point,
-    /// How late the generator was, of every round.
-    lateness: Latency,
-    rounds: Vec<OpenRound>,
+/// Takes a round in, unless it was ended before it began.
+fn take(records: &mut Records, point: Point, round: &OpenRound) {
+    if round.offered == 0 {
+        return;
+    }
+    let (response, offered) = (&round.response, round.offered_rate());
+    let share = if offered > 0.0 { round.achieved_rate() / offered } else { 0.0 };
+    let record = records.at("rpc", point.at()).sampled("round_trip", response);
+    for (quantity, value) in [
+        (OFFERED, offered),
+        (ACHIEVED, round.achieved_rate()),
+        (ACHIEVED_SHARE, share),
+        (BACKLOG_MAX, round.backlog_max as f64),
+        (BACKLOG_END, round.backlog_end as f64),
+        (GIVEN_UP, round.given_up as f64),
+    ] {
+        record.value(quantity, value, response.count());
+    }
+    record.ran(round.elapsed_ns, round.preempted);
+    records.at("generator", point.at()).times("late", &round.lateness);
 }
 
-impl OpenedPoint {
-    fn new(point: Point) -> OpenedPoint {
-        OpenedPoint { point, lateness: Latency::new(), rounds: Vec::new() }
-    }
-
-    /// Takes a round in, unless it was ended before it began. The generator's lateness is kept of
-    /// all rounds together.
-    fn take(&mut self, mut round: OpenRound) {
-        if round.offered > 0 {
-            self.lateness.merge(&round.lateness);
-            round.lateness = Latency::new();
-            self.rounds.push(round);
-        }
-    }
-
-    /// From the intended start, every call of every round.
-    fn response(&self) -> Latency {
-        Latency::merged(self.rounds.iter().map(|round| &round.response))
-    }
-
-    fn figures(&self) -> Vec<Figure> {
-        let rounds: Vec<&Latency> = self.rounds.iter().map(|round| &round.response).collect();
-        let response = self.response();
-        let of = |name: &'static str, unit: Unit, better, one: fn(&OpenRound) -> f64| {
-            let rounds: Vec<f64> = self.rounds.iter().map(one).collect();
-            let value = match unit {
-                Unit::Count => rounds.iter().copied().fold(0.0, f64::max),
-                _ => median(rounds.iter().copied()),
-            };
-            Figure::new("rpc", name, value, unit, response.count()).better(better).rounds(rounds)
-        };
-        let mut figures = Figure::spread("rpc", "round_trip", &response, &rounds, 1.0);
-        let (rate, count) = (Unit::PerSecond, Unit::Count);
-        figures.extend([
-            of("offered", rate, Better::Neither, OpenRound::offered_rate),
-            of("achieved", rate, Better::Higher, OpenRound::achieved_rate),
-            of("achieved_share", Unit::Share, Better::Higher, achieved_share),
-            of("backlog.max", count, Better::Lower, |round| round.backlog_max as f64),
-            of("backlog.end", count, Better::Lower, |round| round.backlog_end as f64),
-            of("given_up", count, Better::Lower, |round| round.given_up as f64),
-        ]);
-        figures.extend(Figure::spread("generator", "late", &self.lateness, &[], 1.0));
-        figures.into_iter().map(|figure| figure.at(self.point.at())).collect()
-    }
-
-    fn detail(&self) -> Value {
-        let At { axis, value, unit } = self.point.at();
-        json!({ "axis": axis, "value": value, "unit": unit, "rounds": self.rounds })
-    }
-}
-
-/// What was achieved of what was offered, 0 to 1.
-fn achieved_share(round: &OpenRound) -> f64 {
-    let offered = round.offered_rate();
-    if offered > 0.0 { round.achieved_rate() / offered } else { 0.0 }
-}
-
-fn report(
-    plan: &LoadPlan,
-    capacity: f64,
-    closed: &[Round],
-    points: &[OpenedPoint],
-    environment: Environment,
-) -> Report {
-    let open = points.iter().flat_map(|point| &point.rounds);
-    let open = Lost::new("rpc", open.map(|one| (one.elapsed_ns, one.preempted)));
-    let lost = [Lost::of("closed", closed.iter()), open];
-    let environment = environment.lost(&lost);
-    let own = json!({ "arrivals": <&str>::from(plan.law), "seed": plan.seed });
-    let settings = plan.base.settings("load", own);
-    let rates: Vec<f64> = closed.iter().map(Round::rate).collect();
-    let (then, samples) =
-        (median(rates.iter().copied()), closed.iter().map(|round| round.completed).sum());
-    let mut figures = vec![
-        Figure::new("closed", "rate", then, Unit::PerSecond, samples).rounds(rates),
-        Figure::new("closed", "rate.before", capacity, Unit::PerSecond, samples),
-    ];
-    figures.extend(Figure::of_each(points, OpenedPoint::figures));
-    let row = |point: &OpenedPoint| {
-        let (labels, at) = (vec![title(point.point)], Some(point.point.at()));
-        Row { labels, of: "rpc".to_owned(), at }
-    };
-    let rows: Vec<Row> = points.iter().map(row).collect();
-    let mut report = Report::new("load", plan.sentence(), settings, environment, figures);
+fn summed(records: &Records, capacity: f64, mut report: Report) -> Report {
+    let closed = report.figure("closed", None, "rate");
+    let (then, rounds, samples) =
+        closed.map_or((0.0, 0, 0), |rate| (rate.value, rate.rounds.len(), rate.samples));
+    let before = Figure::new("closed", "rate.before", capacity, Unit::PerSecond, samples);
+    report.figures.push(before);
+    let rows = Row::swept(&report.figures, "rpc", |at| vec![title(at)]);
     report.block(format!(
-        "closed loop  {} /s before, {} /s between the others (median of {} rounds); shares are of \
-         the first",
+        "closed loop  {} /s before, {} /s between the others (median of {rounds} rounds); shares \
+         are of the first",
         thousands(capacity),
         thousands(then),
-        closed.len()
     ));
     report.block(Table::of(&["from due, us"], &rows, &RESPONSE, &report.figures));
     report.block(Table::of(&["backlog"], &rows, &BACKLOG, &report.figures));
-    for point in points {
-        report.samples(format!("rpc@{}", point.point.at()), &point.response());
-    }
-    report.curves = curves(capacity, points, &report);
-    let points: Vec<Value> = points.iter().map(OpenedPoint::detail).collect();
-    report.detail(json!({ "capacity": capacity, "points": points }));
+    let overloads: Vec<String> =
+        records.iter().filter(|one| one.of == "rpc").filter_map(overload).collect();
+    report.block(overloads.join("\n"));
+    report.curves = curves(capacity, records);
+    report.detail(json!({ "capacity": capacity, "overloads": overloads }));
     report
 }
 
-fn curves(capacity: f64, points: &[OpenedPoint], report: &Report) -> Vec<Curve> {
-    let value = |point: &OpenedPoint, name: &str| {
-        let figure = report.figure("rpc", Some(&point.point.at()), name);
-        figure.map_or(0.0, |figure| figure.value)
-    };
-    let line = |name: &str, x: &dyn Fn(&OpenedPoint) -> f64, figure: &str| {
-        Line::new(name, points.iter().map(|point| (x(point), value(point, figure))))
+/// That a point asked for more than was done, in words.
+fn overload(record: &Record) -> Option<String> {
+    let value = |quantity: Quantity| record.figure(quantity.name).map_or(0.0, |one| one.value);
+    let (share, given_up) = (value(ACHIEVED_SHARE), value(GIVEN_UP));
+    if share >= KEPT_UP && given_up == 0.0 {
+        return None;
+    }
+    let at = record.at.as_ref().map(title).unwrap_or_default();
+    Some(format!(
+        "OVERLOAD at {at}: {} calls a second were due and {} were answered ({:.1} %). Up to {} \
+         calls waited, {} at the end of a round, and {given_up} were given up: the times are \
+         longer the longer a round is.",
+        thousands(value(OFFERED)),
+        thousands(value(ACHIEVED)),
+        share * 100.0,
+        value(BACKLOG_MAX),
+        value(BACKLOG_END),
+    ))
+}
+
+fn curves(capacity: f64, records: &Records) -> Vec<Curve> {
+    let points: Vec<(&At, Vec<Figure>)> = records
+        .iter()
+        .filter(|record| record.of == "rpc")
+        .filter_map(|record| Some((record.at.as_ref()?, record.figures())))
+        .collect();
+    let value = |figures: &[Figure], name: &str| {
+        figures.iter().find(|one| one.name == name).map_or(0.0, |one| one.value)
     };
     // Rates beside shares: as shares of the capacity.
-    let share = |point: &OpenedPoint| point.point.rate(capacity) / capacity.max(1.0);
-    let quantile = |name: &&str| line(name, &share, &format!("round_trip.{name}"));
-    let offered = |point: &OpenedPoint| value(point, "offered");
+    let share = |at: &At| if at.unit == Unit::Share { at.value } else { at.value / capacity.max(1.0) };
+    let quantile = |name: &&str| {
+        let figure = format!("round_trip.{name}");
+        Line::new(*name, points.iter().map(|(at, figures)| (share(at), value(figures, &figure))))
+    };
+    let rates = |name: &str, figure: &str| {
+        let point = |(_, figures): &(&At, Vec<Figure>)| {
+            (value(figures, OFFERED.name), value(figures, figure))
+        };
+        Line::new(name, points.iter().map(point))
+    };
     vec![
         Curve {
             title: "Latency from the intended start, by load".into(),
@@ -291,18 +288,26 @@ fn curves(capacity: f64, points: &[OpenedPoint], report: &Report) -> Vec<Curve> 
             title: "What was achieved of what was offered".into(),
             x: Axis::new("offered", Unit::PerSecond),
             y: Axis::new("achieved", Unit::PerSecond),
-            lines: vec![line("rpc", &offered, "achieved"), line("all of it", &offered, "offered")],
+            lines: vec![rates("rpc", ACHIEVED.name), rates("all of it", OFFERED.name)],
         },
     ]
 }
 
-fn title(point: Point) -> String {
-    match point {
-        Point::Share(share) => format!("{:.4} %", share * 100.0).replace(".0000", ""),
-        Point::Rate(rate) => format!("{} /s", thousands(rate)),
+fn title(at: &At) -> String {
+    match at.unit {
+        Unit::Share => format!("{:.4} %", at.value * 100.0).replace(".0000", ""),
+        _ => format!("{} /s", thousands(at.value)),
     }
 }
 
+const OFFERED: Quantity = Quantity::new("offered", Unit::PerSecond).neutral();
+const ACHIEVED: Quantity = Quantity::new("achieved", Unit::PerSecond);
+const ACHIEVED_SHARE: Quantity = Quantity::new("achieved_share", Unit::Share).higher();
+const BACKLOG_MAX: Quantity = Quantity::count("backlog.max").largest().lower();
+const BACKLOG_END: Quantity = Quantity::count("backlog.end").largest().lower();
+const GIVEN_UP: Quantity = Quantity::count("given_up").largest().lower();
+/// The share of what was due above which the calls kept up.
+const KEPT_UP: f64 = 0.99;
 const RESPONSE: [Column; 10] = [
     Column::thousands("offered/s", "offered"),
     Column::thousands("achieved", "achieved"),
@@ -346,6 +351,8 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
 /// Shares of the capacity where nothing else is said.
 const SWEEP: [f64; 10] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
 const SECONDS: Duration = Duration::from_secs(1);
+/// Calls under way of a client, at most.
+const WINDOW: u32 = 32;
 const WARM_UP: u64 = 2000;
 /// A low rate does not warm up longer.
 const WARM_UP_MAX: Duration = Duration::from_millis(20);
@@ -362,6 +369,7 @@ Examples:
                                                   one call every 5 us
   rpcrdma-bench load --load 50%,110% --op read -p send
                                                   reads of pages, and an overload
+  rpcrdma-bench load --rate 200k --clients 8      eight client threads share the rate
   rpcrdma-bench load --load 70% --fail-if 'rpc@load=0.7.round_trip.p99.9>5us'
 
 The loop is open: a call is sent when it is due, not when another has returned, and its latency

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::env::{self, Build, Machine};
 use crate::machine::{CorePair, Jitter, jitter};
-use crate::stats::Round;
 use crate::stop;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,25 +28,12 @@ pub struct Environment {
     pub command: Vec<String>,
 }
 
-#[derive(Debug, Clone, Copy)]
+/// How often a contender lost its core, and in which time.
+#[derive(Debug, Clone)]
 pub struct Lost {
-    pub name: &'static str,
+    pub name: String,
     pub elapsed_ns: u64,
     pub preempted: u64,
-}
-
-impl Lost {
-    /// Sums up the rounds of a contender: how long each took, and how often it lost its core.
-    pub fn new(name: &'static str, rounds: impl Iterator<Item = (u64, u64)>) -> Lost {
-        let (elapsed_ns, preempted) =
-            rounds.fold((0, 0), |sum, round| (sum.0 + round.0, sum.1 + round.1));
-        Lost { name, elapsed_ns, preempted }
-    }
-
-    /// The same of rounds of the closed loop.
-    pub fn of<'a>(name: &'static str, rounds: impl Iterator<Item = &'a Round>) -> Lost {
-        Lost::new(name, rounds.map(|round| (round.elapsed_ns, round.preempted)))
-    }
 }
 
 impl Environment {
@@ -80,10 +66,9 @@ impl Environment {
 
     /// The machine, the program, the notes, and what the jitter probe saw, each with its name.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
-        let Build { rpcrdma, rustc, profile, target, .. } = &self.build;
         let mut facts: Vec<(&str, String)> =
             self.machine.lines().into_iter().map(|line| ("machine", line)).collect();
-        facts.push(("program", format!("rpcrdma {rpcrdma}, {profile}, {target}, {rustc}")));
+        facts.push(("program", self.build.line()));
         facts.extend(self.notes.iter().map(|note| ("with", note.clone())));
         for (when, probes) in [("before", &self.jitter_before), ("after", &self.jitter_after)] {
             facts.push(("jitter", format!("{when}: {}", probes.map(gaps).join("; "))));
@@ -148,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_loses_its_core_makes_a_run_noisy() {
-        let lost = |preempted| Lost { name: "floor", elapsed_ns: 1_000_000_000, preempted };
+        let lost = |preempted| Lost { name: "floor".into(), elapsed_ns: 1_000_000_000, preempted };
         assert!(noise(&[], &[lost(20)]).is_empty());
         assert_eq!(noise(&[], &[lost(21)]), ["floor: lost a core 21 times in 1.0 s"]);
     }

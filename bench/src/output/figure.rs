@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use strum::VariantArray;
 
-use crate::stats::{Latency, Ratio, Round, Series, median};
+use crate::stats::Latency;
 
 /// One number of a result.
 ///
@@ -87,12 +87,7 @@ impl Figure {
         unit: Unit,
         samples: u64,
     ) -> Figure {
-        let better = match unit {
-            Unit::Ns | Unit::Instructions => Better::Lower,
-            Unit::PerSecond | Unit::GbPerSecond => Better::Higher,
-            _ => Better::Neither,
-        };
-        let (of, name) = (of.into(), name.into());
+        let (of, name, better) = (of.into(), name.into(), Better::usual(unit));
         Figure { of, at: None, name, value, unit, samples, better, rounds: Vec::new() }
     }
 
@@ -104,62 +99,29 @@ impl Figure {
         all
     }
 
-    /// What [`Latency::summary`] states of a distribution, and least and deviation besides: each
-    /// figure as `NAME.p50` and so on, times `factor`.
-    pub fn spread(
+    /// The parts of a distribution, each as `NAME.p50` and so on, times `factor`.
+    pub fn parts(
         of: &str,
         name: &str,
         latency: &Latency,
-        rounds: &[&Latency],
+        rounds: &[Parts],
         factor: f64,
     ) -> Vec<Figure> {
-        let figure = |(part, of_one): &(&str, Quantile)| {
-            let value = |latency: &Latency| of_one(latency) * factor;
-            let rounds = rounds.iter().map(|round| value(round)).collect();
-            let (name, count) = (format!("{name}.{part}"), latency.count());
-            Figure::new(of, name, value(latency), Unit::Ns, count).rounds(rounds)
+        let Parts(values) = Parts::of(latency);
+        let figure = |index: usize| {
+            let rounds = rounds.iter().map(|Parts(values)| values[index] * factor).collect();
+            let (name, value) = (format!("{name}.{}", PARTS[index].0), values[index] * factor);
+            Figure::new(of, name, value, Unit::Ns, latency.count()).rounds(rounds)
         };
-        SPREAD.iter().map(figure).collect()
+        (0..PARTS.len()).map(figure).collect()
     }
 
     /// A distribution of round trips: whole ones as `round_trip`, and half of each as
     /// `half_round_trip`, which is what others print as latency.
-    pub fn round_trips(of: &str, latency: &Latency, rounds: &[&Latency]) -> Vec<Figure> {
-        let whole = Figure::spread(of, "round_trip", latency, rounds, 1.0);
-        let half = Figure::spread(of, "half_round_trip", latency, rounds, 0.5);
+    pub fn round_trips(of: &str, latency: &Latency, rounds: &[Parts]) -> Vec<Figure> {
+        let whole = Figure::parts(of, "round_trip", latency, rounds, 1.0);
+        let half = Figure::parts(of, "half_round_trip", latency, rounds, 0.5);
         whole.into_iter().chain(half).collect()
-    }
-
-    /// The ratio of all rounds of two contenders, and what neighbouring rounds say of it.
-    pub fn ratio(ratio: &Ratio) -> Vec<Figure> {
-        let of = format!("{}/{}", ratio.of, ratio.to);
-        let better = if ratio.figure == "median" { Better::Lower } else { Better::Higher };
-        let figure = |part: &str, value: f64| {
-            let name = format!("ratio.{}{part}", ratio.figure);
-            Figure::new(&of, name, value, Unit::Ratio, ratio.samples).better(better)
-        };
-        let added = |ns| Figure::new(&of, "added_per_side", ns, Unit::Ns, ratio.samples);
-        let mut figures = vec![
-            figure("", ratio.value).rounds(ratio.rounds.clone()),
-            figure(".paired", ratio.paired).rounds(ratio.rounds.clone()),
-            figure(".lowest", ratio.low),
-            figure(".highest", ratio.high),
-        ];
-        figures.extend(ratio.added_per_side_ns.map(added));
-        figures
-    }
-
-    /// The median of a figure of every round.
-    pub fn of_rounds(
-        series: &Series,
-        name: &'static str,
-        unit: Unit,
-        samples: u64,
-        of: impl Fn(&Round) -> f64,
-    ) -> Figure {
-        let rounds: Vec<f64> = series.rounds.iter().map(of).collect();
-        let value = median(rounds.iter().copied());
-        Figure::new(series.name, name, value, unit, samples).rounds(rounds)
     }
 
     #[must_use]
@@ -180,9 +142,40 @@ impl Figure {
     }
 
     pub fn id(&self) -> String {
-        match &self.at {
-            None => format!("{}.{}", self.of, self.name),
-            Some(at) => format!("{}@{at}.{}", self.of, self.name),
+        format!("{}.{}", self.point(), self.name)
+    }
+
+    /// Whose it is, and where: `rpc`, or `rpc@load=0.7`.
+    pub fn point(&self) -> String {
+        point(&self.of, self.at.as_ref())
+    }
+}
+
+/// The name of a point: whose, and at which value of what is varied.
+pub fn point(of: &str, at: Option<&At>) -> String {
+    at.map_or_else(|| of.to_owned(), |at| format!("{of}@{at}"))
+}
+
+/// What text calls a contender: a floor by its kind, others by their names.
+pub fn title(name: &str) -> &str {
+    match name {
+        SERIAL_FLOOR => "serial floor",
+        PREFETCHED_FLOOR => "prefetched floor",
+        other => other,
+    }
+}
+
+/// The name since before there were two: saved results have it.
+pub const SERIAL_FLOOR: &str = "floor";
+pub const PREFETCHED_FLOOR: &str = "prefetched_floor";
+
+impl Better {
+    /// Times are better when lower, rates when higher, and of the rest neither.
+    pub const fn usual(unit: Unit) -> Better {
+        match unit {
+            Unit::Ns | Unit::Instructions => Better::Lower,
+            Unit::PerSecond | Unit::GbPerSecond => Better::Higher,
+            _ => Better::Neither,
         }
     }
 }
@@ -204,9 +197,19 @@ impl fmt::Display for At {
     }
 }
 
-type Quantile = fn(&Latency) -> f64;
+/// The parts of a distribution, as [`PARTS`] names them: what is kept of every round.
+#[derive(Debug, Clone, Copy)]
+pub struct Parts([f64; PARTS.len()]);
 
-const SPREAD: [(&str, Quantile); 9] = [
+impl Parts {
+    pub fn of(latency: &Latency) -> Parts {
+        Parts(PARTS.map(|(_, part)| part(latency)))
+    }
+}
+
+type Part = fn(&Latency) -> f64;
+
+const PARTS: [(&str, Part); 9] = [
     ("min", |latency| latency.min_ns() as f64),
     ("p50", |latency| latency.quantile_ns(0.5) as f64),
     ("p90", |latency| latency.quantile_ns(0.9) as f64),
@@ -245,7 +248,7 @@ mod tests {
         let mut latency = Latency::new();
         (1..=1000).for_each(|ns| latency.record(ns));
         latency.record(1_234_567_891);
-        let figures = Figure::round_trips("rpc", &latency, &[&latency]);
+        let figures = Figure::round_trips("rpc", &latency, &[Parts::of(&latency)]);
         let of = |name: &str| figures.iter().find(|one| one.name == name).expect("it is there");
         assert_eq!(of("round_trip.max").value, 1_234_567_891.0);
         assert_eq!(of("half_round_trip.max").value, 1_234_567_891.0 / 2.0);
@@ -255,7 +258,7 @@ mod tests {
             (1001, Better::Lower)
         );
         assert_eq!(of("half_round_trip.p50").rounds, [of("half_round_trip.p50").value]);
-        assert_eq!(figures.len(), 2 * SPREAD.len());
+        assert_eq!(figures.len(), 2 * PARTS.len());
     }
 
     #[test]

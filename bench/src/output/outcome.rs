@@ -164,6 +164,7 @@ impl Limit {
 
 /// The figure of this name, or the only one whose name ends with it: `ratio` for `a/b.ratio`.
 fn named<'a>(name: &str, figures: &'a [Figure]) -> Result<&'a Figure, BenchError> {
+    let name = &*with_plain_point(name);
     if let Some(figure) = figures.iter().find(|figure| figure.id() == name) {
         return Ok(figure);
     }
@@ -174,6 +175,23 @@ fn named<'a>(name: &str, figures: &'a [Figure]) -> Result<&'a Figure, BenchError
         (Some(figure), None) => Ok(figure),
         _ => Err(unknown(name, figures)),
     }
+}
+
+/// A name whose point has a number without a unit: `rpc@rate=20k.round_trip.p99` names the figure
+/// `rpc@rate=20000.round_trip.p99`, and `load=70%` is `load=0.7`.
+fn with_plain_point(name: &str) -> String {
+    let plain = || {
+        let (start, rest) = name.split_once('=').filter(|(start, _)| start.contains('@'))?;
+        let at = rest.find(['k', 'M', '%'])?;
+        let (number, behind) = (rest[..at].parse::<f64>().ok()?, &rest[at + 1..]);
+        let value = match &rest[at..=at] {
+            "k" => number * 1e3,
+            "M" => number * 1e6,
+            _ => number / 100.0,
+        };
+        behind.starts_with('.').then(|| format!("{start}={value}{behind}"))
+    };
+    plain().unwrap_or_else(|| name.to_owned())
 }
 
 #[cold]
@@ -234,6 +252,20 @@ mod tests {
         let condition: Condition = text.parse()?;
         let reason = condition.holds(&figures).map_err(|error| error.to_string())?;
         Ok(reason.is_some())
+    }
+
+    #[test]
+    fn a_point_may_be_named_with_a_unit() {
+        for (name, plain) in [
+            ("rpc@rate=20k.round_trip.p99", "rpc@rate=20000.round_trip.p99"),
+            ("rpc@rate=1.5M.achieved", "rpc@rate=1500000.achieved"),
+            ("rpc@load=70%.backlog.max", "rpc@load=0.7.backlog.max"),
+            ("rpc@delay=5us.round_trip.p50", "rpc@delay=5us.round_trip.p50"),
+            ("rpc@connections=16.rate.peak", "rpc@connections=16.rate.peak"),
+            ("rpc.round_trip.p99", "rpc.round_trip.p99"),
+        ] {
+            assert_eq!(with_plain_point(name), plain);
+        }
     }
 
     #[test]

@@ -8,5 +8,5 @@ pub(crate) mod rounds;
 pub use dice::Dice;
 pub use latency::{Latency, Summary};
 pub use meter::{End, Meter, Quota, Round};
-pub use rounds::{Contender, Ratio, Series, Spent};
-pub(crate) use rounds::{in_turns, median, median_of};
+pub use rounds::{Contender, Spent};
+pub(crate) use rounds::{median, median_of};

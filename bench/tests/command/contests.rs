@@ -88,26 +88,34 @@ fn round_trips_over_a_distance_are_counted_and_timed() {
 #[test]
 fn json_over_a_distance_has_every_count_and_every_time() {
     let Some(json) = short_json("distance --op write -s 64KiB --delay 5us") else { return };
-    let of = |list: &str, way: &str| {
-        let list = json[list].as_array().expect("a list");
-        let found = list.iter().find(|one| one["way"] == way);
-        found.unwrap_or_else(|| panic!("no {way} in {list:?}")).clone()
+    let figures = json["figures"].as_array().expect("a list");
+    let of = |way: &str, name: &str| {
+        let of = format!("write 64 KiB, {way}");
+        let found = figures.iter().find(|one| one["of"] == of && one["name"] == name);
+        found.unwrap_or_else(|| panic!("no {of}.{name} in {figures:?}")).clone()
     };
-    for (way, round_trips, reads) in [("one", 2, 1.0), ("one-local", 2, 1.0), ("sends", 1, 0.0)] {
-        let count = of("counts", way);
-        assert_eq!((&count["op"], &count["size_bytes"]), (&"write".into(), &65_536.into()));
-        assert_eq!(count["round_trips"], round_trips);
-        assert_eq!(count["by_counters"], round_trips);
-        assert_eq!(count["calls_ns"][0], 10_000 * round_trips);
-        let measured = of("measured", way);
-        assert_eq!(measured["call"]["count"], 300);
-        assert_eq!(measured["delay_ns"], 5000);
-        assert_eq!(measured["per_call"]["reads"], reads);
-        let (median, rest) = (measured["median_ns"].as_f64(), measured["rest_ns"].as_f64());
-        let rest = rest.expect("the round trips are known") + f64::from(10_000 * round_trips);
-        assert!(median.is_some_and(|median| (median - rest).abs() < 1.0));
+    let value = |way: &str, name: &str| of(way, name)["value"].as_f64().expect("a number");
+    for (way, round_trips, reads) in
+        [("one", 2.0, 1.0), ("one, local", 2.0, 1.0), ("sends", 1.0, 0.0)]
+    {
+        assert_eq!(value(way, "round_trips.virtual"), round_trips);
+        assert_eq!(value(way, "round_trips.counters"), round_trips);
+        assert!(value(way, "round_trips.time") >= round_trips);
+        assert_eq!(value(way, "reads"), reads);
+        let p50 = of(way, "round_trip.p50");
+        assert_eq!((&p50["samples"], &p50["at"]["value"]), (&300.into(), &5000.0.into()));
+        let (median, rest) = (of(way, "round_trip.median"), of(way, "round_trip.rest"));
+        for (median, rest) in median["rounds"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .zip(rest["rounds"].as_array().into_iter().flatten())
+        {
+            let both = rest.as_f64().expect("a number") + 10_000.0 * round_trips;
+            assert!((median.as_f64().expect("a number") - both).abs() < 1.0);
+        }
     }
-    assert_eq!(of("measured", "one")["ratio"]["to"], "sends");
+    assert!(value("one/sends", "ratio.median") > 1.0);
     assert!(json["disagreements"].is_array() && json["machine"]["cpu"].is_string());
 }
 
@@ -128,14 +136,16 @@ fn a_configuration_file_is_taken_and_a_wrong_one_named() {
 #[test]
 fn json_says_of_every_contender_what_it_took() {
     let Some(json) = short_json("raw -w 8") else { return };
-    let contenders = json["contenders"].as_array().expect("a list").iter();
-    let names: Vec<&str> = contenders.filter_map(|one| one["name"].as_str()).collect();
-    assert_eq!(names, ["floor", "raw"]);
+    let figures = json["figures"].as_array().expect("a list");
+    let of = |name: &str| figures.iter().filter(|one| one["of"] == name).collect::<Vec<_>>();
+    assert!(!of("floor").is_empty());
+    let rate = of("raw").into_iter().find(|one| one["name"] == "rate").expect("a rate");
+    assert_eq!(rate["rounds"].as_array().map(Vec::len), Some(2));
+    assert!(rate["value"].as_f64().is_some_and(|rate| rate > 0.0));
+    let is_time =
+        |one: &&Value| one["name"].as_str().is_some_and(|it| it.starts_with("round_trip"));
+    assert!(!of("raw").iter().any(is_time), "a window is counted, not timed");
     assert_eq!(json["settings"]["window"], 8);
-    assert_eq!(json["contenders"][1]["rounds"].as_array().map(Vec::len), Some(2));
-    assert!(json["contenders"][1]["rate"].as_f64().is_some_and(|rate| rate > 0.0));
-    assert!(json["contenders"][1]["round_trip"].is_null(), "a window is counted, not timed");
-    assert_eq!(json["ratios"][0]["of"], "raw");
     assert!(json["machine"]["cpu"].is_string() && json["build"]["rustc"].is_string());
     assert_eq!(json["jitter_before"].as_array().map(Vec::len), Some(2));
 }

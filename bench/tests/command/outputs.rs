@@ -26,7 +26,7 @@ fn json_in_a_file_leaves_the_table_on_the_output() {
     let Some((table, json)) = written("floor", "json") else { return };
     assert!(table.contains("round trip, ns"), "{table}");
     let json: Value = serde_json::from_str(&json).expect("nothing but JSON");
-    assert_eq!(json["contenders"][0]["round_trip"]["count"], 300);
+    assert_eq!(json["figures"][0]["samples"], 300);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The client: makes calls, one at a time or a full window, and checks the replies.
 
+use std::thread;
 use std::time::Duration;
 
 use rpcrdma_engine::Sink;
@@ -35,6 +36,8 @@ pub(super) struct Caller<P: Provider> {
     /// The clock as it was read last, and polls since.
     now: u64,
     polls: u32,
+    /// Whether other clients have the same core, which an empty poll leaves to them.
+    yields: bool,
 }
 
 struct Content {
@@ -87,8 +90,25 @@ impl<P: Provider> Caller<P> {
         let replies = Replies { shape, placement, inspector, sinks, has_sinks, received, failure };
         let window = load.window.into();
         let (clock, now) = (Clock::new(), NO_TIME);
-        let (next, sent, polls) = (0, 0, 0);
-        Ok(Caller { client, clock, peers, next, window, content, replies, sent, now, polls })
+        let (next, sent, polls, yields) = (0, 0, 0, false);
+        Ok(Caller {
+            client,
+            clock,
+            peers,
+            next,
+            window,
+            content,
+            replies,
+            sent,
+            now,
+            polls,
+            yields,
+        })
+    }
+
+    /// Lets other clients have the core when there is nothing to do.
+    pub fn share_core(&mut self) {
+        self.yields = true;
     }
 
     pub fn one_by_one(
@@ -276,8 +296,16 @@ impl<P: Provider> Caller<P> {
     #[inline]
     pub fn poll_due(&mut self, stop: &Stop, mut ended: impl FnMut(u64)) -> Result<(), BenchError> {
         let is_busy = self.look(|cookie| ended(cookie >> DATA_BITS))?;
-        if !is_busy && stop.is_set() {
+        if is_busy { Ok(()) } else { self.nothing_came(stop) }
+    }
+
+    #[inline]
+    fn nothing_came(&self, stop: &Stop) -> Result<(), BenchError> {
+        if stop.is_set() {
             return Err(BenchError::PeerGone { who: WHO });
+        }
+        if self.yields {
+            thread::yield_now();
         }
         Ok(())
     }
@@ -317,9 +345,7 @@ impl<P: Provider> Caller<P> {
             idling.busy();
             return Ok(());
         }
-        if stop.is_set() {
-            return Err(BenchError::PeerGone { who: WHO });
-        }
+        self.nothing_came(stop)?;
         if let Some(timeout) = idling.idle(self.now) {
             self.client.wait(timeout.min(most));
         }

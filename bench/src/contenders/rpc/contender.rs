@@ -3,6 +3,7 @@
 //! Both shards are polled by the benchmark's own threads, as a host with a loop of its own would;
 //! they are not polled during rounds of other contenders.
 
+use std::iter;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -33,12 +34,14 @@ pub struct Rpc<P: Provider> {
     pub(super) load: Load,
     pub(super) timed: bool,
     pub(super) caller: Caller<P>,
+    /// Further clients, each on its core.
+    pub(super) others: Vec<(Caller<P>, u32)>,
     pub(super) opposite: Opposite<P>,
     pub(super) address: Address,
     /// What the sides of this program had counted before the first call.
     pub(super) before: Vec<Snapshot>,
     // Last, so that the control plane outlives the shards.
-    pub(super) _engine: Arc<Engine<P>>,
+    pub(super) engine: Arc<Engine<P>>,
 }
 
 impl<P: Provider> Rpc<P> {
@@ -52,12 +55,53 @@ impl<P: Provider> Rpc<P> {
         load: &Load,
         timed: bool,
     ) -> Result<Rpc<P>, BenchError> {
-        let mut rpc = match device.far() {
-            Some(place) => Rpc::distant(name, device.open()?, place, cores, config, load)?,
-            None => Rpc::here(device, name, cores, config, load)?,
-        };
+        let mut rpc = Rpc::of_clients(device, name, cores, &[], config, load)?;
         rpc.timed = timed && load.window == 1;
         Ok(rpc)
+    }
+
+    /// The same with further clients on these cores, each with a window and connections of its own.
+    /// Calls are counted.
+    pub fn of_clients<D: Device<Provider = P>>(
+        device: &D,
+        name: &'static str,
+        cores: CorePair,
+        others: &[u32],
+        config: &Config,
+        load: &Load,
+    ) -> Result<Rpc<P>, BenchError> {
+        if let Some(place) = device.far() {
+            let provider = device.open()?;
+            let mut rpc = Rpc::distant(name, provider, place, cores, others, config, load)?;
+            rpc.share_cores();
+            return Ok(rpc);
+        }
+        let mut rpc = Rpc::here(device, name, cores, config, load)?;
+        for core in others {
+            let (engine, address) = (Arc::clone(&rpc.engine), rpc.address);
+            let server = rpc.opposite.here();
+            let mut client = on_core(*core, || Ok(engine.client()?))?;
+            let peers = connect(&mut client, address, load.connections, &mut |now| {
+                server.poll_once(now);
+            })?;
+            quiesce(&mut client, server, &|| false);
+            rpc.others.push((Caller::new(client, peers, load)?, *core));
+        }
+        rpc.share_cores();
+        Ok(rpc)
+    }
+
+    /// Clients that have one core leave it to each other.
+    fn share_cores(&mut self) {
+        let first = (&mut self.caller, self.cores.client);
+        let others = self.others.iter_mut().map(|(caller, core)| (caller, *core));
+        let mut all: Vec<(&mut Caller<P>, u32)> = iter::once(first).chain(others).collect();
+        let cores: Vec<u32> = all.iter().map(|(_, core)| *core).collect();
+        for (caller, core) in &mut all {
+            if cores.iter().filter(|other| *other == core).count() > 1 {
+                caller.share_core();
+            }
+        }
     }
 
     /// Sets both up in this process, each on its core, and connects them. Calls are counted.
@@ -99,10 +143,11 @@ impl<P: Provider> Rpc<P> {
             load: *load,
             timed: false,
             caller: Caller::new(client, peers, load)?,
+            others: Vec::new(),
             opposite: Opposite::Here(Box::new(server)),
             address,
             before,
-            _engine: engine,
+            engine,
         })
     }
 

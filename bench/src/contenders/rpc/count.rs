@@ -16,7 +16,6 @@ use std::time::Duration;
 use rpcrdma_config::Config;
 use rpcrdma_engine::fabric::{DeviceClock, FabricOptions};
 use rpcrdma_engine::{Clock, Engine, Fabric, Snapshot};
-use serde::Serialize;
 
 use super::caller::Caller;
 use super::ends::{connect, quiesce};
@@ -25,7 +24,7 @@ use super::server::Server;
 use crate::call::Load;
 use crate::error::BenchError;
 
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct Counted {
     pub delay_ns: u64,
     /// How long each call took, one after the other, in nanoseconds.
@@ -34,7 +33,7 @@ pub struct Counted {
 }
 
 /// What the two shards counted of one call, on average, and the version they spoke.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PerCall {
     pub version: u32,
     /// Transmissions of the client.

@@ -28,31 +28,43 @@ impl<P: Provider> Rpc<P> {
         provider: P,
         place: Place,
         cores: CorePair,
+        others: &[u32],
         config: &Config,
         load: &Load,
     ) -> Result<Rpc<P>, BenchError> {
         let engine = make_engine(provider, config, load)?;
-        let mut client = on_core(cores.client, || Ok(engine.client()?))?;
         let (mut far, at) = Far::ask(place, cores, load, config)?;
-        let peers = connect(&mut client, at, load.connections, &mut |_| {})?;
+        let mut clients = Vec::new();
+        for core in [cores.client].iter().chain(others) {
+            let mut client = on_core(*core, || Ok(engine.client()?))?;
+            let peers = connect(&mut client, at, load.connections, &mut |_| {})?;
+            clients.push((client, peers, *core));
+        }
         // Credits and properties are still on their way.
         let (until, clock) = (Instant::now() + QUIESCE_TIME, Clock::new());
         while Instant::now() < until {
-            poll(&mut client, clock.now());
+            clients.iter_mut().for_each(|(client, ..)| poll(client, clock.now()));
             thread::yield_now();
         }
         far.pause()?;
+        let before = vec![clients[0].0.handle().stats(), far.seen().counters];
+        let mut callers = Vec::new();
+        for (client, peers, core) in clients {
+            callers.push((Caller::new(client, peers, load)?, core));
+        }
+        let (caller, _) = callers.remove(0);
         Ok(Rpc {
             name,
             cores,
             config: config.clone(),
             load: *load,
             timed: false,
-            before: vec![client.handle().stats(), far.seen().counters],
-            caller: Caller::new(client, peers, load)?,
+            before,
+            caller,
+            others: callers,
             opposite: Opposite::There(Box::new(far)),
             address: at,
-            _engine: engine,
+            engine,
         })
     }
 }

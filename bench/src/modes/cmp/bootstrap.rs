@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::stats::{Dice, median, median_of};
 
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Interval {
     /// The median of the rounds of one over the median of the rounds of the other.
     pub value: f64,

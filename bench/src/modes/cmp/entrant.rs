@@ -1,13 +1,15 @@
-//! One side of a comparison, run round by round or read from a file.
+//! One side of a comparison, run round by round, or as a whole result.
+
+use std::collections::BTreeSet;
 
 use strum::VariantArray;
 
 use crate::error::BenchError;
 use crate::modes::contest;
-use crate::output::{Figure, Lost, Report, Unit};
+use crate::output::{At, Environment, Figure, Lost, Records, Report, Unit, point};
 use crate::peers::tool::Tool;
 use crate::peers::{Measure, Printed, ToolRound};
-use crate::stats::{Contender, Latency, Quota, Round, Series, median};
+use crate::stats::{Contender, Latency, Quota, median};
 
 pub struct Entrant {
     pub label: String,
@@ -22,80 +24,124 @@ pub enum Runner {
         contender: Box<dyn Contender>,
         /// Bytes of data that a round trip carries, both ways together.
         data_len: usize,
-        rounds: Vec<Round>,
+        records: Records,
     },
     /// A tool of others, with what it printed.
     Tool {
         tool: Tool,
         rounds: Vec<ToolRound>,
     },
-    Saved {
-        saved: Box<Report>,
+    /// A result, saved or of a mode that has run; `of` is what of it the others are compared with,
+    /// and `is_chosen` whether that was asked for.
+    Whole {
+        report: Box<Report>,
         of: String,
+        is_chosen: bool,
     },
 }
 
 #[derive(Debug)]
 pub struct MeasuredSide {
     pub label: String,
+    /// Each of the label, or of the label, `#` and a contender.
     pub figures: Vec<Figure>,
     /// Every sample, where they are there.
-    pub latency: Option<Latency>,
+    pub latencies: Vec<(String, Latency)>,
     /// How often it lost its core, where that is known.
     pub lost: Option<Lost>,
     /// Whether its rounds were run in this run, in turns with others.
     pub is_live: bool,
+    pub result: Option<WholeResult>,
+}
+
+/// What a whole result is of.
+#[derive(Debug, Clone)]
+pub struct WholeResult {
+    /// The contender that has the name of the side.
+    pub of: String,
+    pub mode: String,
+    pub what: String,
+    pub settings: serde_json::Value,
+    pub environment: Environment,
 }
 
 impl Entrant {
     pub fn is_live(&self) -> bool {
-        !matches!(self.runner, Runner::Saved { .. })
+        !matches!(self.runner, Runner::Whole { .. })
     }
 
     pub fn round(&mut self, quota: Quota) -> Result<(), BenchError> {
         match &mut self.runner {
-            Runner::Ours { contender, rounds, .. } => rounds.push(contender.round(quota)?),
+            Runner::Ours { contender, data_len, records } => {
+                let round = contender.round(quota)?;
+                contest::take(records.of(&self.label), &round, *data_len);
+            }
             Runner::Tool { tool, rounds } => rounds.push(tool.round(quota)?),
-            Runner::Saved { .. } => {}
+            Runner::Whole { .. } => {}
         }
         Ok(())
     }
 
-    pub fn sum_up(self) -> MeasuredSide {
+    /// What was measured; `everything` of a whole result, or the contender that the others are
+    /// compared with.
+    pub fn sum_up(self, everything: bool) -> MeasuredSide {
         let Entrant { label, runner, .. } = self;
         match runner {
-            Runner::Ours { contender, data_len, rounds } => {
-                let series = Series { name: contender.name(), rounds };
-                let figures = renamed(contest::figures(&series, data_len), &label);
-                let lost = Some(Lost::of(series.name, series.rounds.iter()));
-                let latency = Some(series.latency()).filter(|latency| latency.count() > 0);
-                MeasuredSide { label, figures, latency, lost, is_live: true }
+            Runner::Ours { records, .. } => {
+                let sampled = records.iter().filter_map(|one| one.samples());
+                let latencies = sampled.map(|latency| (label.clone(), latency.clone())).collect();
+                let (figures, lost) = (records.figures(), records.lost().pop());
+                MeasuredSide { label, figures, latencies, lost, is_live: true, result: None }
             }
             Runner::Tool { rounds, .. } => {
                 let figures = printed_figures(&label, &rounds);
-                MeasuredSide { label, figures, latency: None, lost: None, is_live: true }
+                let latencies = Vec::new();
+                MeasuredSide { label, figures, latencies, lost: None, is_live: true, result: None }
             }
-            Runner::Saved { saved, of } => {
-                let Report { figures, distributions, .. } = *saved;
-                let figures = figures.into_iter().filter(|figure| figure.of == of);
-                let figures = renamed(figures.collect(), &label);
-                let samples = distributions.into_iter().find(|one| one.name == of);
-                let latency = samples.map(|samples| samples.latency);
-                MeasuredSide { label, figures, latency, lost: None, is_live: false }
+            Runner::Whole { report, of, is_chosen } => {
+                MeasuredSide::of_result(label, *report, &of, everything && !is_chosen)
             }
         }
     }
 }
 
 impl MeasuredSide {
-    pub fn figure(&self, name: &str) -> Option<&Figure> {
-        self.figures.iter().find(|figure| figure.at.is_none() && figure.name == name)
+    fn of_result(label: String, report: Report, of: &str, everything: bool) -> MeasuredSide {
+        let named = |whose: &str| match whose.strip_prefix(of) {
+            Some("") => Some(label.clone()),
+            Some(point) if point.starts_with('@') => Some(format!("{label}{point}")),
+            _ if everything => Some(format!("{label}#{whose}")),
+            _ => None,
+        };
+        let Report { mode, what, settings, environment, figures, distributions, .. } = report;
+        let renamed = |figure: Figure| Some(Figure { of: named(&figure.of)?, ..figure });
+        let figures = figures.into_iter().filter_map(renamed).collect();
+        let latencies = distributions.into_iter();
+        let latencies =
+            latencies.filter_map(|one| Some((named(&one.name)?, one.latency))).collect();
+        let result = Some(WholeResult { of: of.to_owned(), mode, what, settings, environment });
+        MeasuredSide { label, figures, latencies, lost: None, is_live: false, result }
     }
-}
 
-/// The same figures under another name.
-fn renamed(figures: Vec<Figure>, label: &str) -> Vec<Figure> {
-    figures.into_iter().map(|figure| Figure { of: label.to_owned(), ..figure }).collect()
+    /// The names of its points, as they are in its result.
+    pub fn points(&self) -> BTreeSet<String> {
+        self.figures.iter().map(|figure| self.point(&figure.of, figure.at.as_ref())).collect()
+    }
+
+    /// The name that a point of this side has in its result: `rpc@load=0.7`.
+    pub fn point(&self, whose: &str, at: Option<&At>) -> String {
+        let rest = whose.strip_prefix(&*self.label).unwrap_or(whose);
+        let of = self.result.as_ref().map_or(&*self.label, |result| &*result.of);
+        let whose = rest.strip_prefix('#').unwrap_or(of);
+        point(whose, at)
+    }
+
+    pub fn figure(&self, name: &str) -> Option<&Figure> {
+        let is_it = |figure: &&Figure| {
+            figure.of == self.label && figure.at.is_none() && figure.name == name
+        };
+        self.figures.iter().find(is_it)
+    }
 }
 
 /// What a tool printed in all rounds as figures: the median of the rounds, and the smallest

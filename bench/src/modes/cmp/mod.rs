@@ -17,8 +17,8 @@ use crate::args::{CoreArgs, LengthArgs, SeedArgs, parse};
 use crate::error::BenchError;
 use crate::machine::CorePair;
 use crate::modes::contest::{Kind, Plan};
-use crate::modes::sweep::Sweep;
-use crate::output::{Environment, Lost, OutputArgs, Report, Session};
+use crate::modes::experiment::Experiment;
+use crate::output::{Environment, Lost, Modes, OutputArgs, Report, Session};
 use crate::stats::{End, Quota};
 use crate::stop;
 
@@ -62,39 +62,81 @@ pub struct Args {
 }
 
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
-    let LineUp { sides, absent } = LineUp::new(&args.sides)?;
-    let example = example(&sides)?;
-    let seconds = if args.sides.len() < 2 { SECONDS_OF_MANY } else { SECONDS };
-    let quota = args.length.quota(seconds, WARM_UP);
-    let cores = CorePair::choose(args.cores.cores)?;
+    let LineUp { sides, absent } = LineUp::new(&args.sides, session.modes)?;
     let labels = side::labels(&sides);
-    let rounds = args.length.rounds;
-    let what = sentence(&labels, &example, cores, rounds, quota);
-    session.announce(&what)?;
-    let mut entrants = Vec::new();
-    for (side, label) in sides.iter().zip(&labels) {
-        entrants.push(side.enter(label.clone(), cores, &example)?);
-    }
-    let named = labels.iter().zip(sides.iter().map(|side| &side.asked));
-    let settings = json!({
-        "sides": named.collect::<Vec<_>>(),
-        "cores": cores,
-        "rounds": rounds,
-        "seed": args.seed.seed,
-        "resamples": bootstrap::RESAMPLES,
-        "confidence": bootstrap::CONFIDENCE,
+    let named = labels.iter().zip(sides.iter().map(|side| &side.asked)).collect::<Vec<_>>();
+    let seed = args.seed.seed;
+    let (resamples, confidence) = (bootstrap::RESAMPLES, bootstrap::CONFIDENCE);
+    let mut settings = json!({
+        "sides": named, "seed": seed, "resamples": resamples, "confidence": confidence,
     });
-    let notes = entrants.iter().flat_map(|entrant| entrant.notes.clone()).collect();
-    let (measured, environment) = run(entrants, notes, cores, rounds, quota, session)?;
+    let (what, measured, environment) = if sides.iter().all(|side| side.what.is_result()) {
+        results(&sides, &labels, session)?
+    } else {
+        let (cores, rounds) = (CorePair::choose(args.cores.cores)?, args.length.rounds);
+        settings["cores"] = json!(cores);
+        settings["rounds"] = json!(rounds);
+        in_turns(args, &sides, &labels, cores, session)?
+    };
     let order = if is_bandwidth(&sides) { FigureOrder::DataFirst } else { FigureOrder::RateFirst };
-    let comparisons = compare(&measured, order, args.seed.seed)?;
+    let comparisons = compare(&measured, order, seed)?;
     let compared = Compared { measured, comparisons, absent, allowed: args.regression };
     Ok(compared.report(what, settings, environment))
 }
 
+/// Sides of which one at least is run now, in turns with the others.
+fn in_turns(
+    args: &Args,
+    sides: &[Side],
+    labels: &[String],
+    cores: CorePair,
+    session: &Session,
+) -> Result<(String, Vec<MeasuredSide>, Environment), BenchError> {
+    let example = example(sides)?;
+    let seconds = if args.sides.len() < 2 { SECONDS_OF_MANY } else { SECONDS };
+    let (quota, rounds) = (args.length.quota(seconds, WARM_UP), args.length.rounds);
+    let what = sentence(labels, &example, cores, rounds, quota);
+    session.announce(&what)?;
+    let mut entrants = Vec::new();
+    for (side, label) in sides.iter().zip(labels) {
+        entrants.push(side.enter(label.clone(), cores, &example, session.modes)?);
+    }
+    let notes = entrants.iter().flat_map(|entrant| entrant.notes.clone()).collect();
+    let (measured, environment) = run(entrants, notes, cores, rounds, quota, session)?;
+    Ok((what, measured, environment))
+}
+
+/// Whole results, saved or of modes that are run one after the other: their noise and their machine
+/// are what they were when they were measured.
+fn results(
+    sides: &[Side],
+    labels: &[String],
+    session: &Session,
+) -> Result<(String, Vec<MeasuredSide>, Environment), BenchError> {
+    let (first, others) = labels.split_first().expect("there is always one");
+    let what = format!("cmp: {first} beside {}, point by point", others.join(", "));
+    session.announce(&what)?;
+    let (mut measured, mut notes) = (Vec::new(), Vec::new());
+    for (side, label) in sides.iter().zip(labels) {
+        let entrant = side.enter_whole(label.clone(), session.modes)?;
+        notes.extend(entrant.notes.iter().cloned());
+        measured.push(entrant.sum_up(true));
+    }
+    let environments =
+        || measured.iter().filter_map(|side| Some((&side.label, &side.result.as_ref()?.environment)));
+    let noise = environments().flat_map(|(label, environment)| {
+        environment.noise.iter().map(move |reason| format!("{label}: {reason}"))
+    });
+    let noise = noise.collect();
+    let interrupted = environments().any(|(_, environment)| environment.interrupted);
+    let (_, of_first) = environments().next().expect("all are results");
+    let environment = Environment { notes, noise, interrupted, ..of_first.clone() };
+    Ok((what, measured, environment))
+}
+
 /// Why a side cannot be run here, and what can be done about it; `None` if it can.
 pub(crate) fn absence(asked: &str) -> Option<String> {
-    match Side::parse(asked) {
+    match Side::parse(asked, Modes::NONE) {
         Ok(side) => side.absence(),
         Err(error) => Some(error.to_string()),
     }
@@ -114,13 +156,13 @@ struct LineUp {
 impl LineUp {
     /// Those that were asked for. If there is only one or none, every peer that is installed comes
     /// with it; who was not asked for may be missing.
-    fn new(asked: &[String]) -> Result<LineUp, BenchError> {
+    fn new(asked: &[String], modes: Modes) -> Result<LineUp, BenchError> {
         let mut sides = Vec::new();
         for asked in asked {
-            sides.push(Side::parse(asked)?);
+            sides.push(Side::parse(asked, modes)?);
         }
         if sides.is_empty() {
-            sides.push(Side::parse("lat")?);
+            sides.push(Side::parse("lat", modes)?);
         }
         let mut absent = Vec::new();
         if asked.len() < 2 {
@@ -180,17 +222,25 @@ fn run(
     session: &Session,
 ) -> Result<(Vec<MeasuredSide>, Environment), BenchError> {
     let live: Vec<usize> = (0..entrants.len()).filter(|at| entrants[*at].is_live()).collect();
-    let expected = expected(&entrants, rounds, quota);
-    let sweep = Sweep { cores, rounds, points: live.len(), expected };
-    let environment =
-        sweep.run(session, notes, |_, index| match entrants[live[index]].round(quota) {
+    let experiment = Experiment {
+        mode: "cmp",
+        what: String::new(),
+        settings: json!({}),
+        cores,
+        rounds,
+        turns: live.len(),
+        expected: expected(&entrants, rounds, quota),
+        notes,
+    };
+    let (_, report) =
+        experiment.run(session, |_, index, _| match entrants[live[index]].round(quota) {
             // Ctrl-C reaches the processes of a tool, too.
             Err(_) if stop::is_requested() => Ok(()),
             result => result,
         })?;
-    let measured: Vec<MeasuredSide> = entrants.into_iter().map(Entrant::sum_up).collect();
-    let lost: Vec<Lost> = measured.iter().filter_map(|one| one.lost).collect();
-    Ok((measured, environment.lost(&lost)))
+    let measured: Vec<MeasuredSide> = entrants.into_iter().map(|one| one.sum_up(false)).collect();
+    let lost: Vec<Lost> = measured.iter().filter_map(|one| one.lost.clone()).collect();
+    Ok((measured, report.environment.lost(&lost)))
 }
 
 fn expected(entrants: &[Entrant], rounds: u32, quota: Quota) -> Duration {
@@ -201,7 +251,7 @@ fn expected(entrants: &[Entrant], rounds: u32, quota: Quota) -> Duration {
     let each = entrants.iter().map(|entrant| match entrant.runner {
         Runner::Ours { .. } => round,
         Runner::Tool { .. } => round + START_OF_A_TOOL,
-        Runner::Saved { .. } => Duration::ZERO,
+        Runner::Whole { .. } => Duration::ZERO,
     });
     each.sum::<Duration>() * rounds
 }
@@ -215,10 +265,21 @@ fn compare(
     let (first, others) = measured.split_first().expect("there is always one");
     let mut comparisons = Vec::new();
     for other in others {
-        let pair = Comparison::all(first, other, order, seed);
+        let of_results = first.result.is_some() && other.result.is_some();
+        let pair = match of_results {
+            true => Comparison::points(first, other, seed),
+            false => Comparison::all(first, other, order, seed),
+        };
         if pair.is_empty() && !stop::is_requested() {
-            let text =
-                format!("{} and {} have no common figure of every round", first.label, other.label);
+            let (of, to) = (&first.label, &other.label);
+            let text = match of_results {
+                true => {
+                    let points = |side: &MeasuredSide| Vec::from_iter(side.points()).join(", ");
+                    let (of_first, of_other) = (points(first), points(other));
+                    format!("{of} and {to} share no point: {of_first}; {of_other}")
+                }
+                false => format!("{of} and {to} have no common figure of every round"),
+            };
             return Err(BenchError::Usage(text));
         }
         comparisons.push(pair);
@@ -248,6 +309,8 @@ Examples:
   rpcrdma-bench cmp bw tcp-stream                     and beside what a TCP socket carries
   rpcrdma-bench cmp lat saved:yesterday.json --regression 5%
   rpcrdma-bench cmp 'lat --provider verbs' ib_send_lat
+  rpcrdma-bench cmp today.json yesterday.json         two results of any mode, point by point
+  rpcrdma-bench cmp 'load --rate 200k' yesterday.json a mode that is run now, and a result
 
 Ratios are of the first side to another: a ratio of round trips below 1 means that the first is
 faster. The 95 % interval is a bootstrap over the rounds. In --fail-if, `ratio` is the first ratio of
@@ -269,20 +332,20 @@ mod tests {
 
     #[test]
     fn one_side_alone_meets_every_peer_that_is_there() {
-        let line_up = match LineUp::new(&["unix".into()]) {
+        let line_up = match LineUp::new(&["unix".into()], Modes::NONE) {
             Err(BenchError::OneCore { .. }) => return,
             line_up => line_up.expect("sockets are everywhere"),
         };
         assert!(line_up.sides.len() >= 5, "sockets need nothing");
         // All but `ib_send_bw` and `tcp-stream`, which time no round trips; and the side itself.
         assert_eq!(line_up.sides.len() + line_up.absent.len(), Side::every_peer().len() - 2 + 1);
-        let two = LineUp::new(&["unix".into(), "tcp".into()]).expect("two peers");
+        let two = LineUp::new(&["unix".into(), "tcp".into()], Modes::NONE).expect("two peers");
         assert_eq!((two.sides.len(), two.absent.len()), (2, 0));
     }
 
     #[test]
     fn peers_of_a_side_with_many_calls_under_way_have_windows() {
-        let line_up = match LineUp::new(&["rate".into()]) {
+        let line_up = match LineUp::new(&["rate".into()], Modes::NONE) {
             Err(BenchError::OneCore { .. }) => return,
             line_up => line_up.expect("a mode"),
         };

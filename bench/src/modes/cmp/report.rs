@@ -1,11 +1,13 @@
 //! The result of a comparison: the figures of every side, and ratios with their intervals.
 
-use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
 
 use super::bootstrap::{Interval, ROUNDS_MIN};
 use super::compare::Comparison;
 use super::entrant::MeasuredSide;
-use crate::output::{Column, Environment, Figure, Report, Row, Table};
+use crate::output::{Column, Environment, Figure, Report, Row, Table, value};
 
 #[derive(Debug)]
 pub struct Compared {
@@ -22,19 +24,17 @@ pub struct Compared {
 impl Compared {
     pub fn report(&self, what: String, settings: Value, environment: Environment) -> Report {
         let mut figures = Figure::of_each(&self.measured, |one| one.figures.clone());
-        for pair in &self.comparisons {
-            for (index, one) in pair.iter().enumerate() {
-                figures.extend(one.figures(index == 0));
-            }
-        }
+        figures.extend(Figure::of_each(&self.comparisons.concat(), Comparison::figures));
         let mut report = Report::new("cmp", what, settings, environment, figures);
         for one in &self.measured {
-            if let Some(latency) = &one.latency {
-                report.samples(one.label.as_str(), latency);
-            }
+            one.latencies.iter().for_each(|(name, latency)| report.samples(name, latency));
         }
-        report.block(self.sides(&report.figures));
-        report.block(self.ratios());
+        if self.is_of_results() {
+            self.results().into_iter().for_each(|block| report.block(block));
+        } else {
+            report.block(self.sides(&report.figures));
+            report.block(self.ratios());
+        }
         if self.comparisons.iter().flatten().any(|one| one.rounds < ROUNDS_MIN) {
             report.block("fewer than 6 rounds: the intervals are narrower than 95 %");
         }
@@ -50,7 +50,7 @@ impl Compared {
 
     fn regressions(&self) -> Vec<String> {
         let Some(allowed) = self.allowed else { return Vec::new() };
-        let firsts = self.comparisons.iter().filter_map(|pair| pair.first());
+        let firsts = self.comparisons.iter().flatten().filter(|one| one.is_first);
         let worse = firsts.filter(|one| one.regression() > allowed);
         worse.map(|one| one.regression_sentence(allowed)).collect()
     }
@@ -75,7 +75,7 @@ impl Compared {
         let shown = if self.comparisons.len() > 1 { 1 } else { usize::MAX };
         for pair in &self.comparisons {
             for (index, one) in pair.iter().take(shown).enumerate() {
-                let Interval { value, low, high } = one.ratio;
+                let Interval { value, low, high } = one.ratio.unwrap_or_default();
                 let to = if index == 0 { one.to.clone() } else { String::new() };
                 let interval = format!("{} to {}", ratio(low), ratio(high));
                 let unpaired = if one.paired { "" } else { ", not in one run" };
@@ -85,6 +85,73 @@ impl Compared {
         }
         table
     }
+
+    /// Whether whole results are compared, point by point.
+    fn is_of_results(&self) -> bool {
+        self.measured.iter().all(|side| side.result.is_some())
+    }
+
+    /// For each pair what differs between the runs, and every figure of every point of both.
+    fn results(&self) -> Vec<String> {
+        let mut blocks = Vec::new();
+        let Some((first, others)) = self.measured.split_first() else { return blocks };
+        for (other, pair) in others.iter().zip(&self.comparisons) {
+            blocks.push(differences(first, other).join("\n"));
+            let heads = ["", "figure", &first.label, &other.label, "ratio", "95 % interval", ""];
+            let mut table = Table::new(&[0, 1, 5, 6], heads);
+            let mut last = None;
+            for one in pair {
+                let point = first.point(&one.of, one.at.as_ref());
+                let shown = if last.as_ref() == Some(&point) { String::new() } else { point.clone() };
+                last = Some(point);
+                let [of, to] = [one.of_value, one.to_value].map(|it| value::text(it, one.unit));
+                let [middle, interval] = one.ratio.map_or_else(Default::default, |it| {
+                    [ratio(it.value), format!("{} to {}", ratio(it.low), ratio(it.high))]
+                });
+                table.row([shown, one.figure.to_string(), of, to, middle, interval, one.result()]);
+            }
+            blocks.push(table.to_string());
+        }
+        blocks
+    }
+}
+
+/// What two results do not share: their modes, machines, settings and points.
+fn differences(of: &MeasuredSide, to: &MeasuredSide) -> Vec<String> {
+    let (Some(above), Some(below)) = (&of.result, &to.result) else { return Vec::new() };
+    let mut lines = vec![
+        format!("{}: {}", of.label, above.what),
+        format!("{}: {}", to.label, below.what),
+    ];
+    if above.mode != below.mode {
+        lines.push(format!(
+            "different modes: {} is of `{}`, {} of `{}`; only points of one name are compared",
+            of.label, above.mode, to.label, below.mode
+        ));
+    }
+    let (one, other) = (&above.environment, &below.environment);
+    if one.machine.cpu != other.machine.cpu || one.machine.kernel != other.machine.kernel {
+        let [one, other] = [one, other].map(|it| it.machine.lines().join(", "));
+        lines.push(format!("different machines: {one}; {other}"));
+    }
+    if one.build != other.build {
+        lines.push(format!("different programs: {}; {}", one.build.line(), other.build.line()));
+    }
+    let none = serde_json::Map::new();
+    let [one, other] = [above, below].map(|it| it.settings.as_object().unwrap_or(&none));
+    let keys: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+    for key in keys.into_iter().filter(|key| one.get(*key) != other.get(*key)) {
+        let value = |of: &Map<String, Value>| of.get(key).map_or("none".into(), Value::to_string);
+        lines.push(format!("different settings: {key} is {} and {}", value(one), value(other)));
+    }
+    let (one, other) = (of.points(), to.points());
+    for (side, only) in [(of, &one - &other), (to, &other - &one)] {
+        if !only.is_empty() {
+            let names: Vec<&str> = only.iter().map(String::as_str).collect();
+            lines.push(format!("only in {}: {}", side.label, names.join(", ")));
+        }
+    }
+    lines
 }
 
 /// A ratio with three digits behind the point, more if it is small.
@@ -122,9 +189,10 @@ mod tests {
         MeasuredSide {
             label: label.into(),
             figures: vec![figure("round_trip.median"), figure("round_trip.mean")],
-            latency: Some(Latency::of([rounds[0] as u64])),
+            latencies: vec![(label.into(), Latency::of([rounds[0] as u64]))],
             lost: None,
             is_live: true,
+            result: None,
         }
     }
 

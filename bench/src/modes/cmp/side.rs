@@ -9,11 +9,10 @@ use strum::VariantArray;
 use super::entrant::{Entrant, Runner};
 use crate::args::DeviceArgs;
 use crate::call::Traffic;
-use crate::contenders::floor::title;
 use crate::error::BenchError;
 use crate::machine::CorePair;
 use crate::modes::contest::{self, Contest, Plan, PlanArgs};
-use crate::output::Report;
+use crate::output::{Modes, Records, Report, title};
 use crate::peers::iceoryx2::Iceoryx2;
 use crate::peers::libfabric::FiPingpong;
 use crate::peers::perftest::{IbSendBw, IbSendLat};
@@ -35,6 +34,8 @@ pub enum What {
         path: PathBuf,
         of: Option<String>,
     },
+    /// A mode that is run as a whole: its words.
+    Mode(String),
     /// A tool of others.
     Tool(Rc<dyn ToolKind>),
     /// Sockets, with what differs from the other side.
@@ -50,7 +51,7 @@ pub struct Ours {
 
 impl Side {
     /// Reads a side: a mode with its options, a file, or the name of a peer with its options.
-    pub fn parse(asked: &str) -> Result<Side, BenchError> {
+    pub fn parse(asked: &str, modes: Modes) -> Result<Side, BenchError> {
         let asked = asked.trim();
         let mut words = asked.split_whitespace();
         let first = words.next().unwrap_or_default();
@@ -68,6 +69,7 @@ impl Side {
                 "ib_send_lat" | "perftest" => What::tool(options::<IbSendLat>(asked, words)?),
                 "ib_send_bw" => What::tool(options::<IbSendBw>(asked, words)?),
                 mode if MODES.contains(&mode) => What::Ours(Box::new(ours(asked)?)),
+                mode if (modes.has)(mode) => What::Mode(asked.to_owned()),
                 _ => return Err(BenchError::Usage(format!("`{asked}` is no side: {SIDES}"))),
             }
         };
@@ -100,7 +102,7 @@ impl Side {
         match &self.what {
             What::Sockets(kind, _) => kind.spins(),
             What::Tool(kind) => kind.can(Pattern::Messages),
-            What::Ours(_) | What::Saved { .. } => true,
+            What::Ours(_) | What::Saved { .. } | What::Mode(_) => true,
         }
     }
 
@@ -109,7 +111,7 @@ impl Side {
         match &self.what {
             What::Tool(kind) => kind.can(Pattern::RoundTrips),
             What::Sockets(kind, _) => !kind.is_one_way(),
-            What::Ours(_) | What::Saved { .. } => true,
+            What::Ours(_) | What::Saved { .. } | What::Mode(_) => true,
         }
     }
 
@@ -125,16 +127,30 @@ impl Side {
         }
     }
 
+    /// A side that is a whole result.
+    ///
+    /// # Panics
+    /// If it is another one.
+    pub fn enter_whole(&self, label: String, modes: Modes) -> Result<Entrant, BenchError> {
+        let (notes, runner) = match &self.what {
+            What::Saved { path, of } => enter_saved(path, of.as_deref())?,
+            What::Mode(words) => enter_result((modes.run)(words)?, words, None)?,
+            What::Ours(_) | What::Sockets(..) | What::Tool(_) => panic!("it is run in turns"),
+        };
+        Ok(Entrant { label, notes, runner })
+    }
+
     /// Sets it up. A peer does what `example` does.
     pub fn enter(
         &self,
         label: String,
         cores: CorePair,
         example: &Ours,
+        modes: Modes,
     ) -> Result<Entrant, BenchError> {
         let (notes, runner) = match &self.what {
             What::Ours(ours) => enter_ours(ours, cores)?,
-            What::Saved { path, of } => enter_saved(path, of.as_deref())?,
+            What::Saved { .. } | What::Mode(_) => return self.enter_whole(label, modes),
             What::Sockets(kind, args) => enter_sockets(*kind, args, cores, &example.plan)?,
             What::Tool(kind) => {
                 let task = task(&example.plan);
@@ -153,9 +169,15 @@ impl What {
             What::Saved { path, .. } => {
                 path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
             }
+            What::Mode(words) => words.split(' ').next().unwrap_or_default().to_owned(),
             What::Sockets(kind, _) => kind.into_str().to_owned(),
             What::Tool(kind) => kind.what().name.to_owned(),
         }
+    }
+
+    /// Whether it is a whole result, which is not measured in turns.
+    pub fn is_result(&self) -> bool {
+        matches!(self, What::Mode(_) | What::Saved { .. })
     }
 
     fn tool(kind: impl ToolKind + 'static) -> What {
@@ -247,8 +269,8 @@ fn ours(asked: &str) -> Result<Ours, BenchError> {
 fn enter_ours(ours: &Ours, cores: CorePair) -> Result<(Vec<String>, Runner), BenchError> {
     let plan = Plan { cores, ..ours.plan.clone() };
     let (contender, notes) = contest::alone(&plan, &ours.device)?;
-    let data_len = data_len(&plan);
-    Ok((notes, Runner::Ours { contender, data_len, rounds: Vec::new() }))
+    let data_len = contest::data_len(&plan);
+    Ok((notes, Runner::Ours { contender, data_len, records: Records::default() }))
 }
 
 fn enter_sockets(
@@ -258,7 +280,7 @@ fn enter_sockets(
     plan: &Plan,
 ) -> Result<(Vec<String>, Runner), BenchError> {
     let example = plan.traffic();
-    let (request_len, reply_len, data_len) = match (args.size, data_len(plan)) {
+    let (request_len, reply_len, data_len) = match (args.size, contest::data_len(plan)) {
         (Some(len), _) if kind.is_one_way() => (0, len, len),
         (Some(len), _) => (len, len, 2 * len),
         (None, data_len) if kind.is_one_way() => (0, data_len, data_len),
@@ -268,27 +290,35 @@ fn enter_sockets(
     let traffic = Traffic { request_len, reply_len, window };
     let sockets = Sockets::new(kind, cores, traffic, plan.is_timed())?;
     let notes = sockets.notes();
-    Ok((notes, Runner::Ours { contender: Box::new(sockets), data_len, rounds: Vec::new() }))
+    Ok((notes, Runner::Ours { contender: Box::new(sockets), data_len, records: Records::default() }))
 }
 
 fn enter_saved(path: &Path, of: Option<&str>) -> Result<(Vec<String>, Runner), BenchError> {
-    let saved = Box::new(Report::read(path)?);
-    let mut names: Vec<&str> = saved.figures.iter().map(|figure| figure.of.as_str()).collect();
+    enter_result(Report::read(path)?, &path.display().to_string(), of)
+}
+
+fn enter_result(
+    report: Report,
+    from: &str,
+    of: Option<&str>,
+) -> Result<(Vec<String>, Runner), BenchError> {
+    let mut names: Vec<&str> = report.figures.iter().map(|figure| figure.of.as_str()).collect();
     names.dedup();
-    let usual = match &*saved.mode {
+    let usual = match &*report.mode {
         mode @ ("floor" | "raw") => mode,
         _ => "rpc",
     };
     let wanted = of.unwrap_or(usual);
     let found = names.iter().find(|name| **name == wanted);
     let first = names.first().filter(|_| of.is_none());
-    let of = (*found.or(first).ok_or_else(|| {
+    let whose = (*found.or(first).ok_or_else(|| {
         let list = names.join(", ");
-        BenchError::Usage(format!("{}: it has no `{wanted}`, but {list}", path.display()))
+        BenchError::Usage(format!("{from}: it has no `{wanted}`, but {list}"))
     })?)
     .to_owned();
-    let note = format!("{}: {} of `{}`", path.display(), title(&of), saved.what);
-    Ok((vec![note], Runner::Saved { saved, of }))
+    let note = format!("{from}: {} of `{}`", title(&whose), report.what);
+    let (report, is_chosen) = (Box::new(report), of.is_some());
+    Ok((vec![note], Runner::Whole { report, of: whose, is_chosen }))
 }
 
 /// What a peer is to do: as much as an RPC does.
@@ -301,14 +331,10 @@ fn task(plan: &Plan) -> PeerTask {
     }
 }
 
-/// Data of a round trip, both ways together.
-fn data_len(plan: &Plan) -> usize {
-    plan.load.shape.request_data + plan.load.shape.reply_data
-}
-
 const MODES: [&str; 5] = ["lat", "rate", "bw", "raw", "floor"];
-const SIDES: &str = "a side is a mode with its options (lat, rate, bw, raw, floor), a saved result \
-    (FILE.json or saved:FILE, with #NAME for one of its contenders), or a peer (unix, tcp, \
+const SIDES: &str = "a side is a mode with its options (lat, rate, bw, raw, floor in turns with \
+    others; load, conns and the like as a whole), a saved result (FILE.json or saved:FILE, with \
+    #NAME for one of its contenders), or a peer (unix, tcp, \
     unix-block, tcp-block, tcp-stream, ucx, fi_pingpong, iceoryx2, ib_send_lat, ib_send_bw)";
 
 #[cfg(test)]
@@ -317,14 +343,14 @@ mod tests {
 
     /// A side; `None` on a machine with one core, where modes have no plan.
     fn side(asked: &str) -> Option<Side> {
-        match Side::parse(asked) {
+        match Side::parse(asked, Modes::NONE) {
             Err(BenchError::OneCore { .. }) => None,
             side => Some(side.unwrap_or_else(|error| panic!("{asked}: {error}"))),
         }
     }
 
     fn error(asked: &str) -> String {
-        Side::parse(asked).err().map_or_else(|| panic!("{asked} is a side"), |e| e.to_string())
+        Side::parse(asked, Modes::NONE).err().map_or_else(|| panic!("{asked} is a side"), |e| e.to_string())
     }
 
     #[test]
@@ -429,14 +455,14 @@ mod tests {
     }
 
     fn usual_side(asked: &str) -> What {
-        Side::parse(asked).expect("a peer").what
+        Side::parse(asked, Modes::NONE).expect("a peer").what
     }
 
     #[test]
     fn a_saved_result_names_its_contenders_if_the_wanted_one_is_not_among_them() {
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("no/such/file.json");
         let asked = format!("saved:{}", file.display());
-        let side = Side::parse(&asked).expect("a file");
+        let side = Side::parse(&asked, Modes::NONE).expect("a file");
         let What::Saved { path, of } = side.what else { panic!("a file") };
         let missing = enter_saved(&path, of.as_deref()).err().expect("there is no such file");
         assert!(missing.to_string().contains("file.json"), "{missing}");

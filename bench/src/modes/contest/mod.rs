@@ -12,7 +12,9 @@ mod report;
 pub use args::Contest;
 pub(crate) use args::{Args, ContestArgs, Kind, LatArgs, PlanArgs};
 pub(crate) use plan::{Plan, SECONDS, WARM_UP};
-pub(crate) use report::{RoundReport, figures};
+pub(crate) use report::{data_len, take};
+
+use serde_json::json;
 
 use crate::args::DeviceArgs;
 use crate::call::Load;
@@ -23,7 +25,7 @@ use crate::contenders::stat::Stat;
 use crate::device::{Device, Place, on_device};
 use crate::error::BenchError;
 use crate::output::{Report, Session};
-use crate::stats::{Contender, Series};
+use crate::stats::Contender;
 
 pub fn measure(contest: &Contest, session: &Session) -> Result<Report, BenchError> {
     let plan = &contest.plan()?;
@@ -34,14 +36,18 @@ pub fn measure(contest: &Contest, session: &Session) -> Result<Report, BenchErro
 
 fn measure_on<D: Device>(device: &D, plan: &Plan, session: &Session) -> Result<Report, BenchError> {
     let Contenders { all: mut contenders, notes } = contenders(device, plan)?;
-    let mut series: Vec<Series> =
-        contenders.iter().map(|one| Series { name: one.name(), rounds: Vec::new() }).collect();
-    let environment = plan.sweep(contenders.len()).run(session, notes, |_, index| {
-        series[index].rounds.push(contenders[index].round(plan.quota)?);
+    let mode = plan.kind.into_str();
+    let experiment =
+        plan.experiment(mode, plan.sentence(), json!({}), contenders.len()).noting(notes);
+    let data_len = data_len(plan);
+    let (records, report) = experiment.run(session, |_, index, records| {
+        let contender = &mut contenders[index];
+        let round = contender.round(plan.quota)?;
+        take(records.of(contender.name()), &round, data_len);
         Ok(())
     })?;
     let spent: Vec<_> = contenders.iter().flat_map(|contender| contender.spent()).collect();
-    Ok(report::report(plan, &series, &spent, environment))
+    Ok(report::report(plan, &records, &spent, report))
 }
 
 /// The contender that a contest is about, without those it is measured against, and what it uses.

@@ -13,7 +13,7 @@ use crate::contenders::raw::Posting;
 use crate::contenders::wire::{self, Message, OnWire};
 use crate::error::BenchError;
 use crate::machine::CorePair;
-use crate::modes::sweep::Sweep;
+use crate::modes::experiment::Experiment;
 use crate::settings::Need;
 use crate::stats::{End, Quota};
 use crate::values::{Op, Placement};
@@ -122,10 +122,25 @@ impl Plan {
         round.saturating_mul(self.rounds.saturating_mul(contenders))
     }
 
-    /// Rounds over so many points, each as long as a contender's.
-    pub fn sweep(&self, points: usize) -> Sweep {
-        let expected = self.expected(points as u32);
-        Sweep { cores: self.cores, rounds: self.rounds, points, expected }
+    /// An experiment with so many turns, each as long as a contender's; `own` are the settings of
+    /// its mode.
+    pub fn experiment(
+        &self,
+        mode: &'static str,
+        what: String,
+        own: Value,
+        turns: usize,
+    ) -> Experiment {
+        Experiment {
+            mode,
+            what,
+            settings: self.settings(mode, own),
+            cores: self.cores,
+            rounds: self.rounds,
+            turns,
+            expected: self.expected(turns as u32),
+            notes: Vec::new(),
+        }
     }
 
     /// A plan of a mode that measures many calls under way, for rounds of such a length.

@@ -1,125 +1,65 @@
 //! The report of a contest: figures of the contenders, and their ratios.
 
-use serde::Serialize;
-use serde_json::{Value, json};
-
 use super::plan::Plan;
 use crate::call::Shape;
-use crate::contenders::floor::title;
-use crate::output::{Better, Column, Environment, Figure, Lost, Report, Row, Table, Unit};
-use crate::stats::{Latency, Ratio, Round, Series, Spent};
+use crate::output::{
+    Better, Column, Figure, Quantity, Ratio, Record, Records, Report, Row, Table, Unit, title,
+};
+use crate::stats::{Round, Spent};
 
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct RoundReport {
-    /// The interpolated median, when round trips were timed.
-    pub median_ns: Option<f64>,
-    pub rate: f64,
-    pub completed: u64,
-    pub elapsed_ns: u64,
-    pub preempted: u64,
-}
-
-/// A series of round trips that carry so many bytes of data both ways together, in JSON.
-fn contender(series: &Series, data_len: usize) -> Value {
-    let latency = series.latency();
-    let timed = latency.count() > 0;
-    json!({
-        "name": series.name,
-        "round_trip": timed.then(|| latency.summary(1.0)),
-        // What others print as latency.
-        "half_round_trip": timed.then(|| latency.summary(0.5)),
-        // Over the rounds, interpolated within the clock's step.
-        "median_ns": timed.then(|| series.median_ns()),
-        "rate": series.rate(),
-        // 10^9 bytes per second, headers not counted.
-        "data_gb_per_s": series.rate() * data_len as f64 / 1e9,
-        "preempted": series.preempted(),
-        "rounds": series.rounds.iter().map(RoundReport::new).collect::<Vec<_>>(),
-    })
-}
-
-/// The figures of a series of round trips that carry so many bytes of data both ways together.
-pub fn figures(series: &Series, data_len: usize) -> Vec<Figure> {
-    let (latency, completed) = (series.latency(), series.completed());
-    let latencies: Vec<&Latency> = series.rounds.iter().map(|round| &round.latency).collect();
-    let mut figures = Vec::new();
-    if latency.count() > 0 {
-        figures = Figure::round_trips(series.name, &latency, &latencies);
-        let (name, median) = ("round_trip.median", |round: &Round| round.latency.median_ns());
-        figures.push(Figure::of_rounds(series, name, Unit::Ns, latency.count(), median));
-    }
-    figures.push(Figure::of_rounds(series, "rate", Unit::PerSecond, completed, Round::rate));
-    if series.rate() > 0.0 {
-        let data = |round: &Round| round.rate() * data_len as f64 / 1e9;
-        figures.push(Figure::of_rounds(series, "data", Unit::GbPerSecond, completed, data));
-    }
-    let lost = series.rounds.iter().map(|round| round.preempted as f64).collect();
-    let preempted = series.preempted() as f64;
-    let preempted = Figure::new(series.name, "preempted", preempted, Unit::Count, completed);
-    figures.push(preempted.rounds(lost));
-    figures
-}
-
-impl RoundReport {
-    pub fn new(round: &Round) -> RoundReport {
-        RoundReport {
-            median_ns: (round.latency.count() > 0).then(|| round.latency.median_ns()),
-            rate: round.rate(),
-            completed: round.completed,
-            elapsed_ns: round.elapsed_ns,
-            preempted: round.preempted,
-        }
-    }
+/// Takes a round in whose round trips carry so many bytes of data, both ways together.
+pub fn take(record: &mut Record, round: &Round, data_len: usize) {
+    record.round(round).value(DATA, round.rate() * data_len as f64 / 1e9, round.completed).value(
+        PREEMPTED,
+        round.preempted as f64,
+        round.completed,
+    );
 }
 
 pub(super) fn report(
     plan: &Plan,
-    series: &[Series],
+    records: &Records,
     spent: &[Spent],
-    environment: Environment,
+    mut report: Report,
 ) -> Report {
-    let Shape { request_data, reply_data, .. } = plan.load.shape;
-    let data_len = request_data + reply_data;
-    let ratios = ratios(plan, series);
-    let lost: Vec<Lost> = series.iter().map(|one| Lost::of(one.name, one.rounds.iter())).collect();
-    let environment = environment.lost(&lost);
-    let mut figures = Figure::of_each(series, |one| figures(one, data_len));
-    figures.extend(Figure::of_each(&ratios, Figure::ratio));
-    figures.extend(Figure::of_each(spent, spent_figures));
-    let (what, mode) = (plan.sentence(), plan.kind.into_str());
-    let settings = plan.settings(mode, json!({}));
-    let mut report = Report::new(mode, what, settings, environment, figures);
+    let ratios = ratios(plan, records);
+    report.figures.extend(Figure::of_each(&ratios, Ratio::figures));
+    report.figures.extend(Figure::of_each(spent, spent_figures));
     let [call, reply] = plan.on_wire();
     report.preface.push(format!("on the wire: {} bytes there, {} back", call.len, reply.len));
-    let row = |one: &Series| Row { labels: vec![title(one.name).into()], ..Row::of(one.name) };
-    let timed: Vec<&Series> = series.iter().filter(|one| one.latency().count() > 0).collect();
-    timed.iter().for_each(|one| report.samples(one.name, &one.latency()));
-    if !timed.is_empty() {
-        let rows: Vec<Row> = timed.iter().map(|one| row(one)).collect();
+    let row = |one: &Record| Row { labels: vec![title(&one.of).into()], ..Row::of(&one.of) };
+    let timed = records.iter().filter(|one| one.samples().is_some());
+    let rows: Vec<Row> = timed.map(row).collect();
+    if !rows.is_empty() {
         report.block(round_trips("round trip", &WHOLE, &rows, &report.figures));
         report.block(round_trips("half of it", &HALF, &rows, &report.figures));
     }
-    let rows: Vec<Row> = series.iter().map(row).collect();
+    let rows: Vec<Row> = records.iter().map(row).collect();
     report.block(Table::of(&["per second"], &rows, &RATES, &report.figures));
     if !ratios.is_empty() {
-        report.block(ratio_table(&ratios, plan.rounds));
+        report.block(Ratio::table(&ratios));
     }
     if !spent.is_empty() {
         report.block(spent_table(spent));
     }
-    let contenders: Vec<Value> = series.iter().map(|one| contender(one, data_len)).collect();
-    report.detail(json!({ "contenders": contenders, "ratios": ratios, "spent": spent }));
     report
 }
 
 /// Each contender against each that was named before it, the last one first.
-fn ratios(plan: &Plan, series: &[Series]) -> Vec<Ratio> {
-    let ratio = if plan.is_timed() { Ratio::of_medians } else { Ratio::of_rates };
+fn ratios(plan: &Plan, records: &Records) -> Vec<Ratio> {
+    let figure = if plan.is_timed() { "round_trip.median" } else { "rate" };
+    let all: Vec<&Record> = records.iter().collect();
     let mut ratios = Vec::new();
-    for (index, of) in series.iter().enumerate().rev() {
-        ratios.extend(series[..index].iter().map(|to| ratio(of, to)));
+    for (index, of) in all.iter().enumerate().rev() {
+        ratios.extend(all[..index].iter().filter_map(|to| Ratio::new(of, to, figure)));
     }
     ratios
+}
+
+/// Bytes of data of a round trip, both ways together.
+pub fn data_len(plan: &Plan) -> usize {
+    let Shape { request_data, reply_data, .. } = plan.load.shape;
+    request_data + reply_data
 }
 
 /// What a side had the device do for each round trip.
@@ -143,21 +83,6 @@ fn round_trips(title: &str, parts: &[&'static str; 7], rows: &[Row], figures: &[
     Table::of(&[&format!("{title}, {unit}")], rows, &columns, figures)
 }
 
-fn ratio_table(ratios: &[Ratio], rounds: u32) -> Table {
-    let of = format!("of {rounds} rounds");
-    let mut table =
-        Table::new(&[0, 5], ["ratio of medians", &of, "paired", "lowest", "highest", ""]);
-    for ratio in ratios {
-        let Ratio { of, to, figure, value, paired, low, high, .. } = ratio;
-        let values = [value, paired, low, high].map(|value| format!("{value:.3}"));
-        let added = ratio.added_per_side_ns;
-        let added = added.map_or_else(String::new, |added| format!("{added:+.0} ns per side"));
-        let pair = format!("{} / {}, {figure}", title(of), title(to));
-        table.row([pair].into_iter().chain(values).chain([added]));
-    }
-    table
-}
-
 fn spent_table(spent: &[Spent]) -> Table {
     let heads = ["for each round trip", "doorbells", "Sends", "completions", "samples"];
     let mut table = Table::new(&[0], heads);
@@ -169,6 +94,9 @@ fn spent_table(spent: &[Spent]) -> Table {
     table
 }
 
+/// 10^9 bytes per second, headers not counted.
+const DATA: Quantity = Quantity::new("data", Unit::GbPerSecond);
+const PREEMPTED: Quantity = Quantity::count("preempted");
 const RATES: [Column; 5] = [
     Column::thousands("median", "rate"),
     Column::lowest("lowest", "rate"),
@@ -200,25 +128,30 @@ const HALF: [&str; 7] = [
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::super::args::Contest;
     use super::*;
     use crate::testing::{quiet, round};
 
-    fn series(name: &'static str, times_ns: &[u64]) -> Series {
-        Series { name, rounds: times_ns.iter().map(|ns| round(1, &[*ns])).collect() }
-    }
-
-    /// The report of an echo of 64 bytes; `None` on a machine with one core, which has no plan.
-    fn summed(series: &[Series]) -> Option<Report> {
+    /// The report of an echo of 64 bytes, with the round trips of each contender in its rounds;
+    /// `None` on a machine with one core, which has no plan.
+    fn summed(contenders: &[(&str, &[u64])]) -> Option<Report> {
         let plan = Contest::parse("lat").expect("it parses").plan().ok()?;
+        let mut records = Records::default();
+        for (name, times) in contenders {
+            times.iter().for_each(|ns| take(records.of(name), &round(1, &[*ns]), 128));
+        }
         let spent = [Spent::new("raw", "client", [4, 16, 17], 16)];
-        let notes = vec!["pages of 4 KiB".into()];
-        Some(report(&plan, series, &spent, quiet(notes)))
+        let environment = quiet(vec!["pages of 4 KiB".into()]);
+        let settings = plan.settings("lat", json!({}));
+        let made = Report::new("lat", String::new(), settings, environment, records.figures());
+        Some(report(&plan, &records, &spent, made))
     }
 
     #[test]
     fn the_table_labels_whole_and_half_round_trips() {
-        let Some(report) = summed(&[series("floor", &[300, 300])]) else { return };
+        let Some(report) = summed(&[("floor", &[300, 300])]) else { return };
         let table = report.text();
         let row = |title: &str| {
             let mut lines = table.lines().skip_while(|line| !line.starts_with(title)).skip(1);
@@ -231,20 +164,8 @@ mod tests {
     }
 
     #[test]
-    fn the_ratio_and_what_a_side_adds_are_printed() {
-        let all = [series("floor", &[300, 300]), series("raw", &[360, 360])];
-        let ratio = Ratio::of_medians(&all[1], &all[0]);
-        assert_eq!((ratio.value, ratio.added_per_side_ns), (1.2, Some(30.0)));
-        let Some(report) = summed(&all) else { return };
-        let table = report.text();
-        assert!(table.contains("raw / serial floor, median"), "{table}");
-        assert!(table.contains("1.200"), "{table}");
-        assert!(table.contains("+30 ns per side"), "{table}");
-    }
-
-    #[test]
     fn what_the_device_had_to_do_is_printed_by_round_trip() {
-        let Some(report) = summed(&[series("raw", &[300])]) else { return };
+        let Some(report) = summed(&[("raw", &[300])]) else { return };
         let table = report.text();
         let row = table.lines().find(|line| line.starts_with("raw, client")).unwrap_or_default();
         let figures: Vec<&str> = row.split_whitespace().skip(2).collect();
@@ -252,22 +173,8 @@ mod tests {
     }
 
     #[test]
-    fn json_has_every_figure_under_its_name() {
-        let Some(report) = summed(&[series("floor", &[300, 301])]) else { return };
-        let json: serde_json::Value = serde_json::from_str(&report.json()).expect("plain data");
-        let contender = &json["contenders"][0];
-        assert_eq!(contender["name"], "floor");
-        assert_eq!(contender["round_trip"]["max_ns"], 301.0);
-        assert_eq!(contender["half_round_trip"]["max_ns"], 150.5);
-        assert_eq!(contender["rounds"].as_array().map(Vec::len), Some(2));
-        assert_eq!(json["build"]["rpcrdma"], env!("CARGO_PKG_VERSION"));
-        assert!(json["machine"]["kernel"].is_string());
-        assert_eq!(json["settings"]["request_wire_bytes"], 136);
-    }
-
-    #[test]
     fn slow_round_trips_are_shown_in_microseconds() {
-        let Some(report) = summed(&[series("floor", &[250_000])]) else { return };
+        let Some(report) = summed(&[("floor", &[250_000])]) else { return };
         assert!(report.text().contains("round trip, us"), "{}", report.text());
     }
 }

@@ -25,13 +25,11 @@ use crate::contenders::rpc::{self, PerCall, Rpc};
 use crate::device::Fabrics;
 use crate::error::BenchError;
 use crate::machine::CorePair;
-use crate::machine::jitter::{self, PROBE_TIME};
-use crate::output::{Environment, OutputArgs, Report, Session};
-use crate::stats::rounds;
-use crate::stats::{End, Quota};
-use crate::stop;
+use crate::modes::experiment::Experiment;
+use crate::output::{OutputArgs, Records, Report, Session};
+use crate::stats::{Contender, End, Quota};
 use crate::values::{Idle, Op, Touch};
-use report::{Count, Measured, list};
+use report::{Case, list};
 use way::Way;
 
 /// The options of the mode.
@@ -123,74 +121,55 @@ impl Plan {
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = &Plan::new(args)?;
     session.announce(&plan.sentence())?;
-    let (shapes, ways) = (plan.shapes(), Way::ALL);
-    let runs = (shapes.len() * plan.delays.len() * ways.len()) as u32;
-    let progress = session.progress(plan.args.length.rounds * runs, plan.expected(runs));
-    let before = jitter::probe(plan.cores, PROBE_TIME)?;
-    let (mut counts, mut measured, mut notes) = (Vec::new(), Vec::new(), Vec::new());
-    let mut done = 0;
-    let is_over = |measured: &[Measured]| stop::is_requested() && !measured.is_empty();
-    for shape in shapes {
-        if is_over(&measured) {
-            break;
-        }
-        let counted = ways.map(|way| count(plan, shape, way)).into_iter();
-        let counted = counted.collect::<Result<Vec<Count>, BenchError>>()?;
-        for &delay in &plan.delays {
-            if is_over(&measured) {
-                break;
-            }
-            let run = run(plan, shape, delay, &counted, |more| progress.step(done + more))?;
-            done += plan.args.length.rounds * ways.len() as u32;
-            notes = run.notes;
-            measured.extend(run.measured);
-        }
-        counts.extend(counted);
-    }
-    drop(progress);
-    let after = jitter::probe(plan.cores, PROBE_TIME)?;
-    let environment = Environment::new(plan.cores, notes, [before, after]);
     let (cores, rounds, warm_up) = (plan.cores, plan.args.length.rounds, plan.quota.warm_up);
-    let settings = json!({ "cores": cores, "rounds": rounds, "warm_up": warm_up });
-    Ok(report::report(plan.sentence(), settings, &counts, &measured, environment))
+    let shapes = plan.shapes();
+    let parts = plan.delays.iter().flat_map(|_| 0..Way::ALL.len());
+    let runs = (shapes.len() * parts.count()) as u32;
+    let experiment = Experiment {
+        mode: "distance",
+        what: plan.sentence(),
+        settings: json!({ "cores": cores, "rounds": rounds, "warm_up": warm_up }),
+        cores,
+        rounds,
+        turns: Way::ALL.len(),
+        expected: plan.expected(runs),
+        notes: Vec::new(),
+    };
+    // One block for each call over each delay: the engines of one block are there at a time.
+    let (mut cases, mut notes) = (Vec::new(), Vec::new());
+    let delays = plan.delays.len();
+    let (records, mut report) = experiment.run_blocks(session, shapes.len() * delays, |block| {
+        let (shape, delay) = (shapes[block / delays], plan.delays[block % delays]);
+        if block.is_multiple_of(delays) {
+            for way in Way::ALL {
+                cases.push(count(plan, shape, way)?);
+            }
+        }
+        let counted = cases[cases.len() - Way::ALL.len()..].to_vec();
+        let mut contenders = Way::ALL
+            .map(|way| contender(plan, shape, delay, way))
+            .into_iter()
+            .collect::<Result<Vec<Rpc<Fabric>>, BenchError>>()?;
+        notes = contenders.iter().filter_map(|rpc| rpc.notes().into_iter().next()).collect();
+        let quota = plan.quota;
+        Ok(move |_, turn: usize, records: &mut Records| {
+            let round = contenders[turn].round(quota)?;
+            is_as_named(Way::ALL[turn], shape, contenders[turn].per_call())?;
+            counted[turn].take(records, delay, &round);
+            Ok(())
+        })
+    })?;
+    report.environment.notes = notes;
+    Ok(report::summed(&cases, &records, report))
 }
 
-fn count(plan: &Plan, shape: Shape, way: Way) -> Result<Count, BenchError> {
+fn count(plan: &Plan, shape: Shape, way: Way) -> Result<Case, BenchError> {
     // Any delay gives the same count; none gives none.
     let delay = plan.farthest().max(Duration::from_micros(1));
     let config = way.config(shape.data_len(), delay, plan.args.idle)?;
     let counted = rpc::count(&config, &way.load(shape, Touch::All), CALLS_COUNTED)?;
     is_as_named(way, shape, counted.per_call)?;
-    Ok(Count::new(shape, way, counted))
-}
-
-struct Run {
-    measured: Vec<Measured>,
-    notes: Vec<String>,
-}
-
-fn run(
-    plan: &Plan,
-    shape: Shape,
-    delay: Duration,
-    counts: &[Count],
-    tick: impl FnMut(u32),
-) -> Result<Run, BenchError> {
-    let mut contenders = Way::ALL
-        .map(|way| contender(plan, shape, delay, way))
-        .into_iter()
-        .collect::<Result<Vec<Rpc<Fabric>>, BenchError>>()?;
-    let series = rounds::interleave(&mut contenders, plan.args.length.rounds, plan.quota, tick)?;
-    let to =
-        |of: Way| series.iter().find(|one| of.is_explicit() && one.name == Way::Sends.into_str());
-    let mut measured = Vec::new();
-    for ((count, rpc), series) in counts.iter().zip(&contenders).zip(&series) {
-        let (way, per_call) = (count.case.way, rpc.per_call());
-        is_as_named(way, shape, per_call)?;
-        measured.push(Measured::new(count, delay, series, per_call, to(way)));
-    }
-    let notes = contenders.iter().filter_map(|rpc| rpc.notes().into_iter().next()).collect();
-    Ok(Run { measured, notes })
+    Ok(Case { shape, way, counted })
 }
 
 fn contender(

@@ -2,305 +2,208 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::way::Way;
 use crate::call::Shape;
 use crate::contenders::rpc::{Counted, PerCall};
-use crate::modes::contest::RoundReport;
-use crate::output::{At, Axis, Better, Environment, Figure, Lost, Report, Table, Unit};
-use crate::stats::{Latency, Ratio, Series, Summary};
+use crate::output::{
+    At, Axis, Better, Column, Figure, Quantity, Ratio, Record, Records, Report, Row, Table, Unit,
+};
+use crate::stats::Round;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// A call, the way that its data go, and what it was counted to take.
+#[derive(Debug, Clone)]
 pub struct Case {
-    /// `read` or `write`.
-    pub op: &'static str,
-    pub size_bytes: usize,
+    pub shape: Shape,
     pub way: Way,
-}
-
-#[derive(Debug, Clone, Serialize)]
-pub struct Count {
-    #[serde(flatten)]
-    pub case: Case,
-    /// Round trips of each call; `None` if they were not whole, or not always the same.
-    pub round_trips: Option<u64>,
-    /// Round trips by what the shards counted.
-    pub by_counters: u64,
-    #[serde(flatten)]
     pub counted: Counted,
 }
 
-#[derive(Debug, Clone, Serialize)]
-pub struct Measured {
-    #[serde(flatten)]
-    pub case: Case,
-    pub delay_ns: u64,
-    pub median_ns: f64,
-    /// The median without the counted round trips: the software of both sides, and disturbances.
-    pub rest_ns: Option<f64>,
-    pub fastest_ns: u64,
-    /// Round trips by the fastest call: as many as fit into its time, which is never shorter than
-    /// its round trips, and longer by what a busy machine adds least. `None` without a distance.
-    pub by_time: Option<u64>,
-    pub call: Summary,
-    pub per_call: PerCall,
-    /// Explicit RDMA's time to that of Sends.
-    pub ratio: Option<Ratio>,
-    pub rounds: Vec<RoundReport>,
-    #[serde(skip)]
-    pub samples: Latency,
-}
-
-impl Count {
-    pub fn new(shape: Shape, way: Way, counted: Counted) -> Count {
-        let (round_trips, by_counters) = (counted.round_trips(), counted.per_call.round_trips());
-        Count { case: Case::new(shape, way), round_trips, by_counters, counted }
-    }
-}
-
-impl Measured {
-    /// Sums up what was measured of a call whose round trips were counted, beside `sends`.
-    pub fn new(
-        count: &Count,
-        delay: Duration,
-        series: &Series,
-        per_call: PerCall,
-        sends: Option<&Series>,
-    ) -> Measured {
-        let (latency, median_ns) = (series.latency(), series.median_ns());
-        let delay_ns = delay.as_nanos() as u64;
-        let both_ways = 2.0 * delay_ns as f64;
-        let fastest_ns = latency.min_ns();
-        Measured {
-            case: count.case,
-            delay_ns,
-            median_ns,
-            rest_ns: count.round_trips.map(|trips| median_ns - trips as f64 * both_ways),
-            fastest_ns,
-            by_time: fastest_ns.checked_div(2 * delay_ns),
-            call: latency.summary(1.0),
-            per_call,
-            ratio: sends.map(|sends| Ratio::of_medians(series, sends)),
-            rounds: series.rounds.iter().map(RoundReport::new).collect(),
-            samples: latency,
+impl Case {
+    /// Takes in a round over a delay.
+    pub fn take(&self, records: &mut Records, delay: Duration, round: &Round) {
+        let delay_ns = delay.as_nanos() as f64;
+        let record = records.at(&self.name(), At::new("delay", delay_ns, Unit::Ns));
+        record.round_trips(&round.latency).ran(round.elapsed_ns, round.preempted);
+        if let Some(trips) = self.counted.round_trips() {
+            let rest = round.latency.median_ns() - trips as f64 * 2.0 * delay_ns;
+            record.value(REST, rest, round.latency.count());
         }
     }
 
-    /// Round trips by the fastest call, and what its time is over them, in nanoseconds.
-    fn by_time(&self) -> Option<(u64, f64)> {
-        let trips = self.by_time?;
-        Some((trips, (self.fastest_ns - trips * 2 * self.delay_ns) as f64))
+    /// What was counted, by each that counts: `fastest` is the fastest call over the longest delay,
+    /// and that delay.
+    fn figures(&self, fastest: Option<(f64, f64)>) -> Vec<Figure> {
+        let calls = self.counted.calls_ns.len() as u64;
+        let figure = |name: &'static str, value: f64, unit| {
+            Figure::new(self.name(), name, value, unit, calls).better(Better::Lower)
+        };
+        let PerCall { sends_there, sends_back, reads, writes, exposed, invalidations, .. } =
+            self.counted.per_call;
+        let counters = self.counted.per_call.round_trips() as f64;
+        let virtually = self.counted.round_trips();
+        let by_time = fastest.filter(|(_, delay_ns)| *delay_ns > 0.0);
+        // As many as fit into the time of the fastest call, which is never shorter than its round
+        // trips, and longer by what a busy machine adds least.
+        let by_time = by_time.map(|(ns, delay_ns)| {
+            let trips = (ns / (2.0 * delay_ns)).floor();
+            (trips, ns - trips * 2.0 * delay_ns)
+        });
+        let virtually = virtually.map(|trips| ("round_trips.virtual", trips as f64));
+        let counts = virtually.into_iter().chain([("round_trips.counters", counters)]);
+        let counts = counts.chain(by_time.map(|(trips, _)| ("round_trips.time", trips)));
+        let done = [
+            ("sends.there", sends_there),
+            ("sends.back", sends_back),
+            ("reads", reads),
+            ("writes", writes),
+            ("exposed", exposed),
+            ("withdrawn", invalidations),
+        ];
+        let counts = counts.chain(done).map(|(name, count)| figure(name, count, Unit::PerCall));
+        let over = by_time.map(|(_, over)| figure("round_trips.time.over", over, Unit::Ns));
+        counts.chain(over).collect()
     }
-}
 
-impl Case {
-    fn new(shape: Shape, way: Way) -> Case {
-        Case { op: shape.op.into_str(), size_bytes: shape.data_len(), way }
+    /// What the counts say, if they do not say the same.
+    fn disagreement(&self, report: &Report) -> Option<String> {
+        let of = |name: &str| Some(report.figure(&self.name(), None, name)?.value);
+        let counters = of("round_trips.counters");
+        let (virtually, time) = (of("round_trips.virtual"), of("round_trips.time"));
+        if virtually == counters && time.is_none_or(|time| Some(time) == counters) {
+            return None;
+        }
+        let virtually = match virtually {
+            Some(trips) => format!("{trips} in virtual time"),
+            None => format!("{} ns in virtual time", list(self.counted.calls_ns.iter())),
+        };
+        let time =
+            time.map_or_else(String::new, |time| format!(", {time} by the time of the fastest call"));
+        let counters = counters.unwrap_or_default();
+        Some(format!("{}: {virtually}, {counters} by the counters{time}", self.name()))
     }
 
     fn name(&self) -> String {
         format!("{}, {}", self.title(), self.way.into_str())
     }
 
-    fn labels(&self) -> [String; 2] {
-        [self.title(), self.way.into_str().to_owned()]
+    fn labels(&self) -> Vec<String> {
+        vec![self.title(), self.way.into_str().to_owned()]
     }
 
     fn title(&self) -> String {
-        let Case { op, size_bytes, .. } = self;
-        let size = match size_bytes % 1024 {
-            0 => format!("{} KiB", size_bytes / 1024),
-            _ => format!("{size_bytes} bytes"),
-        };
-        format!("{op} {size}")
+        let (op, size) = (self.shape.op.into_str(), self.shape.data_len());
+        match size % 1024 {
+            0 => format!("{op} {} KiB", size / 1024),
+            _ => format!("{op} {size} bytes"),
+        }
     }
 }
 
-pub(super) fn report(
-    what: String,
-    settings: Value,
-    counts: &[Count],
-    measured: &[Measured],
-    environment: Environment,
-) -> Report {
-    let lost = Way::ALL.map(|way| {
-        let of_way = measured.iter().filter(|one| one.case.way == way);
-        let rounds = of_way.flat_map(|one| &one.rounds);
-        Lost::new(way.into_str(), rounds.map(|one| (one.elapsed_ns, one.preempted)))
-    });
-    let disagreements: Vec<String> =
-        counts.iter().filter_map(|count| disagreement(count, far(measured, count))).collect();
-    let environment = environment.lost(&lost);
-    let mut figures = Figure::of_each(counts, Count::figures);
-    figures.extend(Figure::of_each(measured, Measured::figures));
-    let mut report = Report::new("distance", what, settings, environment, figures);
-    for one in measured {
-        report.samples(format!("{}@{}", one.case.name(), one.at()), &one.samples);
+pub(super) fn summed(cases: &[Case], records: &Records, mut report: Report) -> Report {
+    for case in cases {
+        let far = of(records, case).max_by(|one, other| delay(one).total_cmp(&delay(other)));
+        let fastest = far.and_then(|far| Some((far.samples()?.min_ns() as f64, delay(far))));
+        report.figures.extend(case.figures(fastest));
     }
-    for same in counts.chunk_by(|a, b| a.case.title() == b.case.title()) {
-        let names: Vec<String> = same.iter().map(|count| count.case.name()).collect();
+    report.figures.extend(Figure::of_each(&ratios(cases, records), Ratio::figures));
+    for same in cases.chunk_by(|a, b| a.title() == b.title()) {
+        let names: Vec<String> = same.iter().map(Case::name).collect();
         let lines = same.iter().zip(&names);
-        let lines: Vec<(&str, &str, &str)> = lines
-            .map(|(count, name)| (count.case.way.into_str(), name.as_str(), "round_trip.median"))
-            .collect();
+        let line = |(case, name): (&Case, &'_ String)| (case.way.into_str(), name.clone());
+        let lines: Vec<(&str, String)> = lines.map(line).collect();
+        let lines: Vec<(&str, &str, &str)> =
+            lines.iter().map(|(way, name)| (*way, &**name, "round_trip.median")).collect();
         let x = Axis::new("one-way delay", Unit::Ns);
-        report.curve(&same[0].case.title(), x, Axis::log("median round trip", Unit::Ns), &lines);
+        report.curve(&same[0].title(), x, Axis::log("median round trip", Unit::Ns), &lines);
     }
     let meaning = |way: Way| format!("{:<13}{}", format!("{}:", way.into_str()), way.meaning());
     report.preface = Way::ALL.map(meaning).to_vec();
-    report.block(count_table(counts, measured));
-    report.block(time_table(counts, measured));
-    report.block(ratio_table(counts, measured));
+    let row = |case: &Case| Row { labels: case.labels(), ..Row::of(&case.name()) };
+    let rows: Vec<Row> = cases.iter().map(row).collect();
+    report.block(Table::of(&["round trips by", ""], &rows, &COUNTS, &report.figures));
+    report.block(time_table(cases, records));
+    report.block(ratio_table(cases, &report));
+    let disagreements: Vec<String> =
+        cases.iter().filter_map(|case| case.disagreement(&report)).collect();
     report.block(match &disagreements[..] {
         [] => "The counts agree: virtual time, what both shards did, measured time.".to_owned(),
         texts => format!("THE COUNTS DO NOT AGREE:\n  {}", texts.join("\n  ")),
     });
     let way = |way: Way| json!({ "name": way.into_str(), "meaning": way.meaning() });
-    let ways: Vec<Value> = Way::ALL.map(way).to_vec();
-    report.detail(json!({
-        "ways": ways,
-        "counts": counts,
-        "measured": measured,
-        "disagreements": disagreements,
-    }));
+    report.detail(json!({ "ways": Way::ALL.map(way), "disagreements": disagreements }));
     report
 }
 
-/// Round trips of one call, by all that counts them.
-fn count_table(counts: &[Count], measured: &[Measured]) -> Table {
-    let heads = [
-        "round trips by",
-        "",
-        "virtual",
-        "counters",
-        "time",
-        "over, us",
-        "Sends there",
-        "back",
-        "Reads",
-        "Writes",
-        "exposed",
-        "withdrawn",
-    ];
-    let mut table = Table::new(&[0, 1], heads);
-    for count in counts {
-        let PerCall { sends_there, sends_back, reads, writes, exposed, invalidations, .. } =
-            count.counted.per_call;
-        let by_time = far(measured, count).and_then(Measured::by_time);
-        let [time, over] = by_time.map_or_else(Default::default, |(trips, over)| {
-            [trips.to_string(), format!("{:.1}", over / 1e3)]
-        });
-        let virtually = count.round_trips.map_or("varies".into(), |count| count.to_string());
-        let trips = [virtually, count.by_counters.to_string(), time, over];
-        let done = [sends_there, sends_back, reads, writes, exposed, invalidations];
-        let done = done.map(|count| count.to_string());
-        table.row(count.case.labels().into_iter().chain(trips).chain(done));
-    }
-    table
+/// What was measured of a call, by its delays.
+fn of<'a>(records: &'a Records, case: &Case) -> impl Iterator<Item = &'a Record> {
+    let name = case.name();
+    records.iter().filter(move |record| record.of == name)
 }
 
-/// The median at every delay, and what of it is no round trip.
-fn time_table(counts: &[Count], measured: &[Measured]) -> Table {
-    let heads = delays(measured).into_iter().flat_map(|delay| {
-        let rest = if delay > 0 { "rest" } else { "" };
-        [format!("{} us", delay / 1000), rest.to_owned()]
-    });
-    let names = ["p50, us, at".to_owned(), String::new()];
-    let mut table =
-        Table::new(&[0, 1], names.into_iter().chain(heads).chain(["samples".to_owned()]));
-    for count in counts {
-        let same = || measured.iter().filter(|one| one.case == count.case);
-        let samples = same().map(|one| one.call.count).min().unwrap_or_default();
-        let cells = same().flat_map(|one| {
-            let rest = one.rest_ns.filter(|_| one.delay_ns > 0);
-            let rest = rest.map_or_else(String::new, |rest| format!("{:+.1}", rest / 1e3));
-            [format!("{:.1}", one.median_ns / 1e3), rest]
-        });
-        table.row(count.case.labels().into_iter().chain(cells).chain([samples.to_string()]));
-    }
-    table
+fn delay(record: &Record) -> f64 {
+    record.at.as_ref().map_or(0.0, |at| at.value)
 }
 
 /// Explicit RDMA's medians to those of Sends.
-fn ratio_table(counts: &[Count], measured: &[Measured]) -> Table {
-    let heads = delays(measured).into_iter().map(|delay| format!("{} us", delay / 1000));
-    let names = ["to sends, at".to_owned(), String::new()];
-    let mut table = Table::new(&[0, 1], names.into_iter().chain(heads));
-    for count in counts.iter().filter(|count| count.case.way.is_explicit()) {
-        let same = measured.iter().filter(|one| one.case == count.case);
-        let ratios = same.filter_map(|one| one.ratio.as_ref());
-        let ratios = ratios.map(|ratio| format!("{:.3}", ratio.value));
-        table.row(count.case.labels().into_iter().chain(ratios));
+fn ratios(cases: &[Case], records: &Records) -> Vec<Ratio> {
+    let mut ratios = Vec::new();
+    for case in cases.iter().filter(|case| case.way.is_explicit()) {
+        let is_same = |other: &&Case| !other.way.is_explicit() && other.title() == case.title();
+        let Some(sends) = cases.iter().find(is_same) else { continue };
+        for record in of(records, case) {
+            let Some(to) = of(records, sends).find(|to| to.at == record.at) else { continue };
+            ratios.extend(Ratio::new(record, to, "round_trip.median").map(|mut ratio| {
+                ratio.to = Way::Sends.into_str().to_owned();
+                ratio
+            }));
+        }
+    }
+    ratios
+}
+
+/// The median at every delay, and what of it is no round trip.
+fn time_table(cases: &[Case], records: &Records) -> Table {
+    let us = |ns: f64| format!("{} us", ns / 1e3);
+    let delays: Vec<f64> = cases.first().into_iter().flat_map(|it| of(records, it)).map(delay).collect();
+    let heads = delays.iter().flat_map(|ns| [us(*ns), if *ns > 0.0 { "rest" } else { "" }.into()]);
+    let names = ["p50, us, at".to_owned(), String::new()];
+    let heads = names.into_iter().chain(heads).chain(["samples".to_owned()]);
+    let mut table = Table::new(&[0, 1], heads);
+    for case in cases {
+        let (mut cells, mut samples) = (case.labels(), Vec::new());
+        for record in of(records, case) {
+            let of = |name: &str| record.figure(name);
+            let median = of("round_trip.median");
+            samples.extend(median.as_ref().map(|median| median.samples));
+            cells.push(median.map_or_else(String::new, |it| format!("{:.1}", it.value / 1e3)));
+            let rest = of(REST.name).filter(|_| delay(record) > 0.0);
+            cells.push(rest.map_or_else(String::new, |it| format!("{:+.1}", it.value / 1e3)));
+        }
+        cells.push(samples.into_iter().min().unwrap_or_default().to_string());
+        table.row(cells);
     }
     table
 }
 
-/// The delays, in the order in which they were measured.
-fn delays(measured: &[Measured]) -> Vec<u64> {
-    let first = measured.first().map(|first| first.case);
-    let of_first = measured.iter().filter(|one| Some(one.case) == first);
-    of_first.map(|one| one.delay_ns).collect()
-}
-
-impl Count {
-    fn figures(&self) -> Vec<Figure> {
-        let calls = self.counted.calls_ns.len() as u64;
-        let figure = |name: &'static str, value: u64| {
-            let of = self.case.name();
-            Figure::new(of, name, value as f64, Unit::PerCall, calls).better(Better::Lower)
-        };
-        let virtually = self.round_trips.map(|trips| figure("round_trips.virtual", trips));
-        virtually.into_iter().chain([figure("round_trips.counters", self.by_counters)]).collect()
-    }
-}
-
-impl Measured {
-    fn figures(&self) -> Vec<Figure> {
-        let (of, count) = (self.case.name(), self.samples.count());
-        let mut figures = Figure::round_trips(&of, &self.samples, &[]);
-        let medians = self.rounds.iter().filter_map(|round| round.median_ns).collect();
-        let median = Figure::new(&of, "round_trip.median", self.median_ns, Unit::Ns, count);
-        figures.push(median.rounds(medians));
-        let rest = |rest| Figure::new(&of, "round_trip.rest", rest, Unit::Ns, count);
-        figures.extend(self.rest_ns.map(rest));
-        figures.extend(self.ratio.iter().flat_map(Figure::ratio).map(|figure| {
-            // Of this call, and not of the way alone.
-            Figure { of: format!("{of}/{}", Way::Sends.into_str()), ..figure }
-        }));
-        figures.into_iter().map(|figure| figure.at(self.at())).collect()
-    }
-
-    fn at(&self) -> At {
-        At::new("delay", self.delay_ns as f64, Unit::Ns)
-    }
-}
-
-/// What was measured of the same call at the longest delay.
-fn far<'a>(measured: &'a [Measured], count: &Count) -> Option<&'a Measured> {
-    let same = measured.iter().filter(|one| one.case == count.case);
-    same.max_by_key(|one| one.delay_ns)
-}
-
-/// What the counts say, if they do not say the same.
-fn disagreement(count: &Count, far: Option<&Measured>) -> Option<String> {
-    let by_time = far.and_then(|far| Some((far.by_time?, far.delay_ns / 1000)));
-    let is_same = count.round_trips == Some(count.by_counters)
-        && by_time.is_none_or(|(by_time, _)| by_time == count.by_counters);
-    if is_same {
-        return None;
-    }
-    let virtually = match count.round_trips {
-        Some(round_trips) => format!("{round_trips} in virtual time"),
-        None => format!("{} ns in virtual time", list(count.counted.calls_ns.iter())),
+fn ratio_table(cases: &[Case], report: &Report) -> Table {
+    let ratios = |case: &Case| {
+        let name = format!("{}/{}", case.name(), Way::Sends.into_str());
+        let is_of = move |figure: &&Figure| figure.of == name && figure.name == "ratio.median";
+        report.figures.iter().filter(is_of)
     };
-    let by_time = by_time.map_or_else(String::new, |(by_time, delay_us)| {
-        format!(", {by_time} by the fastest call at {delay_us} us")
-    });
-    let (title, way, by_counters) =
-        (count.case.title(), count.case.way.into_str(), count.by_counters);
-    Some(format!("{title}, {way}: {virtually}, {by_counters} by the counters{by_time}"))
+    let explicit = || cases.iter().filter(|case| case.way.is_explicit());
+    let at = |figure: &Figure| figure.at.as_ref().map_or(0.0, |at| at.value / 1e3);
+    let heads = explicit().next().into_iter().flat_map(ratios);
+    let heads = heads.map(|figure| format!("{} us", at(figure)));
+    let names = ["to sends, at".to_owned(), String::new()];
+    let mut table = Table::new(&[0, 1], names.into_iter().chain(heads));
+    for case in explicit() {
+        let cells = ratios(case).map(|ratio| format!("{:.3}", ratio.value));
+        table.row(case.labels().into_iter().chain(cells));
+    }
+    table
 }
 
 /// `a, b and c`.
@@ -311,3 +214,18 @@ pub(super) fn list<T: ToString>(items: impl Iterator<Item = T>) -> String {
         last => last.unwrap_or_default(),
     }
 }
+
+/// The median without the counted round trips: the software of both sides, and disturbances.
+const REST: Quantity = Quantity::new("round_trip.rest", Unit::Ns);
+const COUNTS: [Column; 10] = [
+    Column::digits("virtual", "round_trips.virtual", 0).or("varies"),
+    Column::digits("counters", "round_trips.counters", 0),
+    Column::digits("time", "round_trips.time", 0).or(""),
+    Column::scaled("over, us", "round_trips.time.over", 1e3, 1).or(""),
+    Column::digits("Sends there", "sends.there", 0),
+    Column::digits("back", "sends.back", 0),
+    Column::digits("Reads", "reads", 0),
+    Column::digits("Writes", "writes", 0),
+    Column::digits("exposed", "exposed", 0),
+    Column::digits("withdrawn", "withdrawn", 0),
+];

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use rpcrdma_config::{Config, ConfigError, Raw};
-use serde::Serialize;
 use strum::IntoStaticStr;
 
 use crate::call::{Load, Shape};
@@ -11,8 +10,7 @@ use crate::contenders::blocks::SLACK;
 use crate::settings::{self, small_storage};
 use crate::values::{Idle, Placement, Touch};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, IntoStaticStr)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
 #[strum(serialize_all = "lowercase", const_into_str)]
 pub enum Way {
     One,

@@ -20,13 +20,13 @@ pub(super) struct Soaked {
 
 #[derive(Debug, Clone)]
 struct Watched {
-    kind: &'static Quantity,
+    kind: &'static WatchedKind,
     /// `None` of a run that was too short.
     trend: Option<Trend>,
 }
 
 #[derive(Debug)]
-struct Quantity {
+struct WatchedKind {
     name: &'static str,
     unit: Unit,
     of: fn(&Sample) -> Option<f64>,
@@ -43,7 +43,7 @@ enum Check {
 }
 
 /// What is watched, in the order of the table.
-static QUANTITIES: [Quantity; 7] = [
+static KINDS: [WatchedKind; 7] = [
     kind("memory", Unit::Bytes, Check::Leak(MEMORY_SLACK), |one| {
         Some(one.held.memory_bytes as f64)
     }),
@@ -60,19 +60,19 @@ const fn kind(
     unit: Unit,
     check: Check,
     of: fn(&Sample) -> Option<f64>,
-) -> Quantity {
-    Quantity { name, unit, of, check }
+) -> WatchedKind {
+    WatchedKind { name, unit, of, check }
 }
 
 impl Watched {
-    fn new(kind: &'static Quantity, samples: &[Sample]) -> Watched {
+    fn new(kind: &'static WatchedKind, samples: &[Sample]) -> Watched {
         let of = |sample: &Sample| Some((sample.at_s, (kind.of)(sample)?));
         let points: Vec<(f64, f64)> = samples.iter().filter_map(of).collect();
         Watched { kind, trend: Trend::of(&points) }
     }
 
     fn complaint(&self, drift_max: f64) -> Option<String> {
-        let (trend, Quantity { name, unit, check, .. }) = (self.trend?, self.kind);
+        let (trend, WatchedKind { name, unit, check, .. }) = (self.trend?, self.kind);
         let symbol = unit.symbol();
         let Trend { change, low, high, .. } = trend;
         match check {
@@ -106,10 +106,10 @@ impl Soaked {
     pub fn report(&self, plan: &Plan, drift_max: f64, check: bool, what: String) -> Report {
         let Soaked { environment, samples, carried, goal, latency, preempted } = self;
         let time = samples.last().map_or(0.0, |last| last.at_s);
-        let lost = Lost { name: "rpc", elapsed_ns: (time * 1e9) as u64, preempted: *preempted };
+        let lost = Lost { name: "rpc".into(), elapsed_ns: (time * 1e9) as u64, preempted: *preempted };
         let environment = environment.clone().lost(&[lost]);
         let trends: Vec<Watched> =
-            QUANTITIES.iter().map(|kind| Watched::new(kind, after_warm_up(samples))).collect();
+            KINDS.iter().map(|kind| Watched::new(kind, after_warm_up(samples))).collect();
         let Goal { calls, bytes } = *carried;
         let mut figures = Vec::new();
         if latency.count() > 0 {
@@ -123,7 +123,7 @@ impl Soaked {
         if latency.count() > 0 {
             report.samples("rpc", latency);
         }
-        report.curves = QUANTITIES.iter().filter_map(|kind| kind.curve(samples)).collect();
+        report.curves = KINDS.iter().filter_map(|kind| kind.curve(samples)).collect();
         let looks = samples.len();
         report.block(format!(
             "{calls} calls and {:.1} GiB of payload in {time:.1} s, looked at {looks} times",
@@ -144,7 +144,7 @@ impl Soaked {
     }
 }
 
-impl Quantity {
+impl WatchedKind {
     /// The figure over the time, if there is any of it.
     fn curve(&self, samples: &[Sample]) -> Option<Curve> {
         let of = |sample: &Sample| Some((sample.at_s, (self.of)(sample)?));
@@ -160,7 +160,7 @@ impl Quantity {
 
 impl Watched {
     fn figures(&self, samples: &[Sample]) -> Vec<Figure> {
-        let (Some(trend), Quantity { name, unit, of, check }) = (self.trend, self.kind) else {
+        let (Some(trend), WatchedKind { name, unit, of, check }) = (self.trend, self.kind) else {
             return Vec::new();
         };
         let better = match check {
@@ -184,7 +184,7 @@ impl Watched {
 fn trend_table(trends: &[Watched], samples: &[Sample]) -> Table {
     let heads = ["in time", "at the start", "change", "at least", "at most", "%", "unit"];
     let mut table = Table::new(&[0, 6], heads);
-    for Watched { kind: Quantity { name, unit, of, .. }, trend } in trends {
+    for Watched { kind: WatchedKind { name, unit, of, .. }, trend } in trends {
         let unit = unit.symbol().to_owned();
         let cells = if let Some(trend) = trend {
             let Trend { start, change, low, high } = *trend;
@@ -234,7 +234,7 @@ mod tests {
 
     fn complaints(change: impl Fn(f64, &mut Sample)) -> Vec<String> {
         let samples = samples(change);
-        let watched = QUANTITIES.iter().map(|kind| Watched::new(kind, after_warm_up(&samples)));
+        let watched = KINDS.iter().map(|kind| Watched::new(kind, after_warm_up(&samples)));
         watched.filter_map(|one| one.complaint(5.0)).collect()
     }
 
@@ -289,7 +289,7 @@ mod tests {
     fn a_run_that_is_too_short_has_no_trend_and_no_complaint() {
         let short = &samples(|at, sample| sample.held.memory_bytes += (at * 1e6) as u64)[..5];
         let watched: Vec<Watched> =
-            QUANTITIES.iter().map(|kind| Watched::new(kind, after_warm_up(short))).collect();
+            KINDS.iter().map(|kind| Watched::new(kind, after_warm_up(short))).collect();
         assert!(watched.iter().all(|one| one.trend.is_none()));
         assert!(watched.iter().all(|one| one.complaint(5.0).is_none()));
     }

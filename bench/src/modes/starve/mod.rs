@@ -25,11 +25,11 @@ use crate::device::{Device, on_device};
 use crate::error::BenchError;
 use crate::machine::CorePair;
 use crate::machine::pair::{self, Stop};
-use crate::modes::sweep::Sweep;
+use crate::modes::experiment::Experiment;
 use crate::output::{OutputArgs, Report, Session};
-use crate::stats::{End, Quota};
+use crate::stats::End;
 use caller::{CallTally, StarvedClient};
-use report::{Fed, Outcomes};
+use report::Fed;
 use server::{Orders, Slow, SlowServer};
 
 /// The options of the mode.
@@ -141,16 +141,23 @@ fn measure_on<D: Device>(
         End::Time(time) => time,
         End::Count(_) => SECONDS / rounds,
     };
-    let quota = Quota { end: End::Time(time), ..quota };
-    let mut outcomes = CONTENDERS.map(Outcomes::new);
-    let points = CONTENDERS.len();
-    let sweep = Sweep { cores, rounds, points, expected: time * rounds * points as u32 };
-    let environment = sweep.run(session, device.notes(), |_, index| {
-        outcomes[index].rounds.push(setup.round(CONTENDERS[index], quota)?);
+    let turns = CONTENDERS.len();
+    let experiment = Experiment {
+        mode: WHO,
+        what: args.sentence(cores),
+        settings: args.settings(cores),
+        cores,
+        rounds,
+        turns,
+        expected: time * rounds * turns as u32,
+        notes: device.notes(),
+    };
+    let (records, report) = experiment.run(session, |_, turn, records| {
+        let slow = CONTENDERS[turn];
+        report::take(records, slow, &setup.round(slow, time)?);
         Ok(())
     })?;
-    let what = args.sentence(cores);
-    Ok(report::report(what, args.settings(cores), environment, &outcomes, setup.closed()))
+    Ok(report::summed(&records, setup.closed(), report))
 }
 
 struct Setup<P: Provider> {
@@ -190,10 +197,7 @@ impl<P: Provider> Setup<P> {
         Ok(Setup { cores, credits: args.credits, orders, server, callers, _engine: engine })
     }
 
-    fn round(&mut self, slow: Slow, quota: Quota) -> Result<Fed, BenchError> {
-        let End::Time(time) = quota.end else {
-            return Err(BenchError::Usage("starve runs for a time".into()));
-        };
+    fn round(&mut self, slow: Slow, time: Duration) -> Result<Fed, BenchError> {
         let Setup { cores, credits, orders, server, callers, .. } = self;
         let slow_before = server.handler().slow;
         orders.set(slow);
@@ -366,9 +370,9 @@ mod tests {
 
     fn fed(options: &str, slow: Slow) -> Option<(Fed, u64)> {
         let mut setup = setup(&args(options))?;
-        let quota = Quota { warm_up: 0, end: End::Time(Duration::from_millis(100)) };
+        let time = Duration::from_millis(100);
         // On a loaded machine both threads may not get their cores within the time of a round.
-        let mut rounds = (0..20).map(|_| setup.round(slow, quota).expect("the calls are answered"));
+        let mut rounds = (0..20).map(|_| setup.round(slow, time).expect("the calls are answered"));
         let fed = rounds.find(|Fed { tally, lost, .. }| {
             *lost > 0 || tally.twice > 0 || tally.failed > 0 || tally.answered > 1000
         });
