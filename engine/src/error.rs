@@ -32,7 +32,10 @@ pub enum CloseReason {
     Transport(crate::provider::WcStatus),
     /// The peer left a group of transmissions incomplete, or did not answer the first message or an
     /// RDMA Read, for too long.
-    #[error("the peer did not complete a message, a negotiation or an RDMA Read in time")]
+    #[error(
+        "the peer did not complete a message, a negotiation or an RDMA Read in time \
+         (connections.group_timeout, connections.connect_timeout, protocol.negotiation_timeout)"
+    )]
     TimedOut,
     /// The peer did not answer a call within `connections.call_timeout`.
     #[error("the peer did not answer a call in time (connections.call_timeout)")]

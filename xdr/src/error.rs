@@ -66,7 +66,7 @@ pub enum DecodeError {
         value: u32,
     },
     /// `rdma_vers` is neither one nor two; only an ERR_VERS error is decoded then.
-    #[error("RPC-over-RDMA version {vers} is unknown")]
+    #[error("RPC-over-RDMA version {vers}; 1 and 2 are supported")]
     UnknownVersion {
         /// The value of `rdma_vers`.
         vers: u32,

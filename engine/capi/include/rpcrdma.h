@@ -304,7 +304,7 @@ typedef enum rpcrdma_status {
      */
     RPCRDMA_E_NO_RECEIVES = -73,
     /**
-     * Not sent: the table of calls is full. Transient.
+     * Not sent: the maximum of calls is outstanding. Transient.
      */
     RPCRDMA_E_TABLE_FULL = -74,
     /**
@@ -344,7 +344,7 @@ typedef enum rpcrdma_status {
      */
     RPCRDMA_E_CALL_REJECTED = -101,
     /**
-     * The peer does not speak this version. The next call uses one that it speaks.
+     * The peer does not support this version. The next call uses one that it supports.
      */
     RPCRDMA_E_CALL_VERSION = -102,
     /**

@@ -116,7 +116,7 @@ pub enum rpcrdma_status {
     RPCRDMA_E_NO_CREDITS = -72,
     /// Not sent: no Receives are free for the reply. Transient.
     RPCRDMA_E_NO_RECEIVES = -73,
-    /// Not sent: the table of calls is full. Transient.
+    /// Not sent: the maximum of calls is outstanding. Transient.
     RPCRDMA_E_TABLE_FULL = -74,
     /// Not sent: the peer takes no calls in this direction.
     RPCRDMA_E_NO_BACKWARD = -75,
@@ -137,7 +137,7 @@ pub enum rpcrdma_status {
     RPCRDMA_E_CONNECTION_LOST = -100,
     /// The peer reports an error instead of a reply.
     RPCRDMA_E_CALL_REJECTED = -101,
-    /// The peer does not speak this version. The next call uses one that it speaks.
+    /// The peer does not support this version. The next call uses one that it supports.
     RPCRDMA_E_CALL_VERSION = -102,
     /// The peer does not support the form of the call: repeat it, it is sent in another form.
     RPCRDMA_E_FORM_REFUSED = -103,

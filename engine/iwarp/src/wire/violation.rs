@@ -11,7 +11,7 @@ pub enum Violation {
     #[error("an FPDU has a wrong CRC")]
     Crc,
     /// MPA: an FPDU has a length that no segment has.
-    #[error("an FPDU of {0} bytes is too short for a DDP segment")]
+    #[error("an FPDU of {0} bytes; a DDP segment has 14 or more, an untagged one 18")]
     FpduLength(u16),
     /// DDP: a version other than 1.
     #[error("a segment has DDP version {version}, not 1")]
