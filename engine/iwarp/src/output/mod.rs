@@ -46,7 +46,13 @@ enum Chunk {
     /// Memory of a request.
     Lent(Lent),
     /// A copy of such, and how many bytes of it were sent.
-    Kept(Box<[u8]>, usize),
+    Kept(Box<KeptBytes>),
+}
+
+/// In a box of its own: dropping another chunk then looks at nothing but which one it is.
+struct KeptBytes {
+    bytes: Box<[u8]>,
+    sent: usize,
 }
 
 /// What is behind the last byte.
@@ -267,10 +273,10 @@ impl Output {
                 Chunk::Lent(lent) => {
                     let bytes: Box<[u8]> = lent.bytes().into();
                     let len = bytes.len();
-                    *chunk = Chunk::Kept(bytes, 0);
+                    *chunk = Chunk::Kept(Box::new(KeptBytes { bytes, sent: 0 }));
                     len
                 }
-                Chunk::Kept(bytes, sent) => bytes.len() - *sent,
+                Chunk::Kept(kept) => kept.bytes.len() - kept.sent,
             };
             // What was added before ends in the own bytes that this begins with.
             left = left.saturating_sub(len as u64);
@@ -381,7 +387,7 @@ impl Output {
                 &self.own[start..own]
             }
             Chunk::Lent(lent) => lent.bytes(),
-            Chunk::Kept(bytes, sent) => &bytes[*sent..],
+            Chunk::Kept(kept) => &kept.bytes[kept.sent..],
         })
     }
 
@@ -403,10 +409,10 @@ impl Output {
                     *lent = rest;
                     (first.len, rest.len)
                 }
-                Chunk::Kept(bytes, before) => {
-                    let now = left.min(bytes.len() - *before);
-                    *before += now;
-                    (now, bytes.len() - *before)
+                Chunk::Kept(kept) => {
+                    let now = left.min(kept.bytes.len() - kept.sent);
+                    kept.sent += now;
+                    (now, kept.bytes.len() - kept.sent)
                 }
             };
             left -= now;
