@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "symbols of a foreign library become functions")]
 
 use std::error::Error;
+use std::mem::ManuallyDrop;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use rpcrdma_provider::SetupError;
@@ -50,7 +51,7 @@ pub(crate) use library;
 
 /// A library that stays open.
 pub(crate) struct Opened {
-    library: &'static Library,
+    library: ManuallyDrop<Library>,
     name: &'static str,
 }
 
@@ -61,7 +62,7 @@ impl Opened {
         // with them. A caller that names another library has to check the initialisers of that one.
         let opened = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL) };
         match opened {
-            Ok(library) => Ok(Opened { library: Box::leak(Box::new(library)), name }),
+            Ok(library) => Ok(Opened { library: ManuallyDrop::new(library), name }),
             Err(error) => {
                 let (reason, advice) = (reason(&error), advice());
                 Err(SetupError::Library { library: name, reason, advice })
