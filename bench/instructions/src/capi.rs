@@ -20,11 +20,10 @@ use crate::pair::{
 
 /// The functions that a turn calls.
 struct Functions {
-    shard_poll: unsafe extern "C" fn(*mut rpcrdma_shard, u64) -> c_int,
-    client_poll:
-        unsafe extern "C" fn(*mut rpcrdma_client, u64, rpcrdma_on_completion, *mut c_void) -> c_int,
-    client_send: unsafe extern "C" fn(
-        *mut rpcrdma_client,
+    poll:
+        unsafe extern "C" fn(*mut rpcrdma_polled, u64, rpcrdma_on_completion, *mut c_void) -> c_int,
+    send: unsafe extern "C" fn(
+        *mut rpcrdma_polled,
         rpcrdma_connection,
         u64,
         *const u8,
@@ -37,9 +36,8 @@ struct Functions {
 impl Functions {
     fn new() -> Functions {
         black_box(Functions {
-            shard_poll: rpcrdma_shard_poll,
-            client_poll: rpcrdma_client_poll,
-            client_send: rpcrdma_client_send,
+            poll: rpcrdma_poll,
+            send: rpcrdma_send,
             reply_send_results: rpcrdma_reply_send_results,
         })
     }
@@ -69,7 +67,7 @@ pub fn run(fabric: Fabric, config: Config, case: Case, calls: [u64; 2]) {
         sent: 0,
         done: 0,
     });
-    let engine = rpcrdma_engine::stepped_over(fabric, config).expect("a fabric");
+    let engine = rpcrdma_engine::stepped_over(fabric, config, 1).expect("a fabric");
     let engine = Box::into_raw(engine);
     pair.connect(engine);
     let [warm_up, counted] = calls;
@@ -78,9 +76,9 @@ pub fn run(fabric: Fabric, config: Config, case: Case, calls: [u64; 2]) {
     pair.calls(counted);
     end_part();
     // SAFETY: all three are of the library, and not used any more.
-    unsafe { rpcrdma_client_free(pair.client) };
+    unsafe { rpcrdma_polled_free(pair.client) };
     // SAFETY: as above.
-    unsafe { rpcrdma_shard_free(pair.shard) };
+    unsafe { rpcrdma_polled_free(pair.shard) };
     // SAFETY: as above.
     unsafe { rpcrdma_engine_free(engine) };
 }
@@ -89,7 +87,6 @@ impl CapiPair {
     fn connect(&mut self, engine: *mut rpcrdma_engine) {
         // SAFETY: the engine is the caller's, and used here only.
         let engine = unsafe { &mut *engine };
-        assert_eq!(rpcrdma_engine_seed_xids(Some(engine), 1), 0);
         self.client = made(|out| rpcrdma_client_new(Some(engine), out));
         let handler = rpcrdma_handler {
             arg: ptr::from_mut(&mut self.functions).cast(),
@@ -106,15 +103,14 @@ impl CapiPair {
         assert_eq!(listening, 0);
         let to = at.as_ptr();
         // SAFETY: the address is a text.
-        let attempt = made(|out| unsafe { rpcrdma_client_begin_connect(self.client, to, out) });
+        let attempt = made(|out| unsafe { rpcrdma_begin_connect(self.client, to, out) });
         let mut connection = MaybeUninit::uninit();
         let mut is_up = false;
         for _ in 0..2 * PATIENCE {
             self.now += TURN_NS;
             step(engine, self);
             // SAFETY: the client is the library's.
-            let up =
-                unsafe { rpcrdma_client_connected(self.client, attempt, Some(&mut connection)) };
+            let up = unsafe { rpcrdma_connected(self.client, attempt, Some(&mut connection)) };
             is_up |= up == 0;
         }
         assert!(is_up, "a connection in time");
@@ -147,9 +143,9 @@ fn made<T>(make: impl FnOnce(Option<&mut MaybeUninit<T>>) -> c_int) -> T {
 fn step(engine: &mut rpcrdma_engine, pair: &CapiPair) {
     assert_eq!(rpcrdma_engine_step(Some(engine), 0), 0);
     // SAFETY: the client is the library's.
-    unsafe { rpcrdma_client_poll(pair.client, pair.now, None, ptr::null_mut()) };
+    unsafe { rpcrdma_poll(pair.client, pair.now, None, ptr::null_mut()) };
     // SAFETY: the shard is the library's.
-    unsafe { rpcrdma_shard_poll(pair.shard, pair.now) };
+    unsafe { rpcrdma_poll(pair.shard, pair.now, None, ptr::null_mut()) };
 }
 
 /// Fills the window and polls once: what the client is counted in.
@@ -161,7 +157,7 @@ fn c_client_turn(pair: &mut CapiPair, until: u64) {
         }
         pair.sent += 1;
     }
-    let (client, now, poll) = (pair.client, pair.now, pair.functions.client_poll);
+    let (client, now, poll) = (pair.client, pair.now, pair.functions.poll);
     let arg = ptr::from_mut(&mut pair.done).cast();
     // SAFETY: the client is the library's; `arg` is what `on_completion` takes.
     let busy = unsafe { poll(client, now, Some(on_completion), arg) };
@@ -172,7 +168,7 @@ fn c_client_turn(pair: &mut CapiPair, until: u64) {
 /// Whether the next call was sent.
 #[inline]
 fn send(pair: &mut CapiPair) -> bool {
-    let (to, cookie, send_it) = (pair.connection, pair.sent, pair.functions.client_send);
+    let (to, cookie, send_it) = (pair.connection, pair.sent, pair.functions.send);
     let (data, len) = (MESSAGE.as_ptr(), MESSAGE.len());
     // SAFETY: the client is the library's, and there are so many bytes.
     unsafe { send_it(pair.client, to, cookie, data, len, REPLY_PAYLOAD_MAX) == 0 }
@@ -192,7 +188,7 @@ unsafe extern "C" fn on_completion(arg: *mut c_void, completion: *mut rpcrdma_co
 #[inline(never)]
 fn c_server_turn(pair: &mut CapiPair) {
     // SAFETY: the shard is the library's.
-    black_box(unsafe { (pair.functions.shard_poll)(pair.shard, pair.now) });
+    black_box(unsafe { (pair.functions.poll)(pair.shard, pair.now, None, ptr::null_mut()) });
 }
 
 /// Answers an echo.

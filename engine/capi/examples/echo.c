@@ -39,7 +39,7 @@ struct calls {
     int right, ended;
 };
 
-/* The client: a call is over. Runs inside rpcrdma_client_poll_for. */
+/* The client: a call is over. Runs inside rpcrdma_poll_for. */
 static void on_completion(void *arg, rpcrdma_completion *completion) {
     struct calls *calls = arg;
     char bytes[sizeof text];
@@ -59,7 +59,7 @@ static void on_completion(void *arg, rpcrdma_completion *completion) {
 /* Submits one call. It is sent with the next poll. */
 static int submit(rpcrdma_client *client, rpcrdma_connection server, uint64_t number) {
     rpcrdma_call *call;
-    int status = rpcrdma_client_call(client, server, number, &call);
+    int status = rpcrdma_begin_call(client, server, number, &call);
     if (status != 0) {
         return status;
     }
@@ -72,7 +72,7 @@ static int call_server(rpcrdma_client *client, const char *address) {
     struct calls calls = {0, 0};
     int begun = 0;
 
-    if (rpcrdma_client_connect(client, address, &server) != 0) {
+    if (rpcrdma_connect(client, address, &server) != 0) {
         return failed(address);
     }
     while (calls.ended < CALLS) {
@@ -81,7 +81,7 @@ static int call_server(rpcrdma_client *client, const char *address) {
             begun++;
         } else if (!rpcrdma_is_transient(status)) {
             return failed("a call");
-        } else if (rpcrdma_client_poll_for(client, 1000000000, on_completion, &calls) < 0) {
+        } else if (rpcrdma_poll_for(client, 1000000000, on_completion, &calls) < 0) {
             return failed("the client");
         }
     }
@@ -116,13 +116,13 @@ static int run(rpcrdma_engine *engine, const char *listen, const char *connect,
         return failed("the client");
     }
     outcome = call_server(client, connect ? connect : address);
-    rpcrdma_client_free(client);
+    rpcrdma_polled_free(client);
     return outcome;
 }
 
 int main(int argc, char **argv) {
-    const char *listen = NULL, *connect = NULL, *at;
-    rpcrdma_config *config = NULL;
+    const char *listen = NULL, *connect = NULL;
+    rpcrdma_engine_options options = RPCRDMA_ENGINE_OPTIONS_INIT;
     rpcrdma_engine *engine = NULL;
     sigset_t signals;
     int outcome;
@@ -143,15 +143,11 @@ int main(int argc, char **argv) {
         pthread_sigmask(SIG_BLOCK, &signals, NULL);
         signal(SIGPIPE, SIG_IGN); /* The reader of what it says may end before it. */
     }
-    at = listen ? listen : connect;
-    if (rpcrdma_config_default(&config) != 0) {
-        return failed("the configuration");
-    }
     /* Over shared memory, an RDMA device or TCP, as the address leads; else in this process. */
-    outcome = rpcrdma_engine_new_for(config, at, &engine) != 0
-                  ? failed(at ? at : "the engine")
+    options.address = listen ? listen : connect;
+    outcome = rpcrdma_engine_new(NULL, &options, &engine) != 0
+                  ? failed(options.address ? options.address : "the engine")
                   : run(engine, listen, connect, &signals);
     rpcrdma_engine_free(engine); /* Stops the server, after it has answered its calls. */
-    rpcrdma_config_free(config);
     return outcome;
 }

@@ -161,7 +161,7 @@ static struct call run_call(rpcrdma_session *session, uint32_t procedure, uint64
     rpcrdma_payload *payload;
 
     if (procedure == PROC_PUT) {
-        outcome.status = rpcrdma_turn_buffer(rpcrdma_session_turn(session, rpcrdma_now()), &buffer);
+        outcome.status = rpcrdma_buffer(session, &buffer);
     }
     if (outcome.status != 0 || (outcome.status = rpcrdma_session_call(session, 0, &call)) != 0) {
         rpcrdma_loan_free(&buffer);
@@ -175,14 +175,14 @@ static struct call run_call(rpcrdma_session *session, uint32_t procedure, uint64
         for (size_t i = 0; i < len; i++) {
             buffer.data[i] = byte_of(key, i);
         }
-        rpcrdma_place(payload, &buffer); /* An error is that of the submission. */
+        rpcrdma_place(payload, &buffer, 1); /* An error is that of the submission. */
     } else {
         rpcrdma_call_want(call, 0, VALUE_MAX);
     }
     rpcrdma_call_deadline(call, rpcrdma_now() + patience * SECOND);
     outcome.status = rpcrdma_call_submit(call, NULL);
     while (outcome.status == 0 && !outcome.is_over) {
-        int status = rpcrdma_session_poll_for(session, SECOND, on_completion, &outcome);
+        int status = rpcrdma_poll_for(session, SECOND, on_completion, &outcome);
         outcome.status = status < 0 ? status : outcome.status;
     }
     return outcome;
@@ -205,18 +205,16 @@ static int use(rpcrdma_session *session) {
 }
 
 static int call(rpcrdma_engine *engine, const char *to) {
-    rpcrdma_client *client = NULL;
     rpcrdma_session *session = NULL;
-    int is_open = rpcrdma_client_new(engine, &client) == 0 &&
-                  rpcrdma_session_new(&client, &to, 1, NULL, &session) == 0;
+    int is_open = rpcrdma_session_new(engine, &to, 1, NULL, &session) == 0;
     int outcome = is_open ? use(session) : failed(to);
-    rpcrdma_session_free(session);
-    rpcrdma_client_free(client); /* NULL, if the session has taken it. */
+    rpcrdma_polled_free(session);
     return outcome;
 }
 
 int main(int argc, char **argv) {
     int outcome, serves = argc == 3 && strcmp(argv[1], "--listen") == 0;
+    rpcrdma_engine_options options = RPCRDMA_ENGINE_OPTIONS_INIT;
     rpcrdma_config *config = NULL;
     rpcrdma_engine *engine = NULL;
     sigset_t signals;
@@ -238,8 +236,9 @@ int main(int argc, char **argv) {
              "engine.idle.policy = \"block\"\n"
              "receive.placement = { count = 1, length = \"64KiB\" }\n"
              "receive.spares = %d\n", 2 * VALUES_MAX);
+    options.address = argv[2];
     if (rpcrdma_config_parse(keys, &config) != 0 ||
-        rpcrdma_engine_new_for(config, argv[2], &engine) != 0) {
+        rpcrdma_engine_new(config, &options, &engine) != 0) {
         outcome = failed("the engine");
     } else {
         outcome = serves ? serve(engine, argv[2], &signals) : call(engine, argv[2]);

@@ -64,7 +64,7 @@ static int parse(struct options *options, int argc, char **argv) {
 
 /* The engine: messages of `window` blocks at a time, which are continued from 128 KiB on. */
 static rpcrdma_engine *open_engine(const struct options *options) {
-    const char *at = options->listen ? options->listen : options->connect;
+    rpcrdma_engine_options how = RPCRDMA_ENGINE_OPTIONS_INIT;
     unsigned window = options->window, segments = window * SEGMENTS_MAX;
     unsigned credits = segments / 2 + 1 < 16 ? 16 : segments / 2 + 1;
     rpcrdma_config *config = NULL;
@@ -79,9 +79,10 @@ static rpcrdma_engine *open_engine(const struct options *options) {
              "connections = { max = 1, credits = %u, credits_requested = %u, calls_max = %u }\n"
              "app.bulk = { count = %u, length = \"1MiB\" }\n",
              segments, credits, credits, credits, window, 2 * window);
+    how.address = options->listen ? options->listen : options->connect;
     if (rpcrdma_config_parse(keys, &config) != 0) {
         failed("the configuration", rpcrdma_last_error());
-    } else if (rpcrdma_engine_new_for(config, at, &engine) != 0) {
+    } else if (rpcrdma_engine_new(config, &how, &engine) != 0) {
         failed("the engine", rpcrdma_last_error());
     }
     rpcrdma_config_free(config);

@@ -33,7 +33,7 @@ static uint32_t block_len(const struct client *client, uint64_t number) {
 /* Reads a block of the file into registered memory. */
 static int fill(struct client *client, uint64_t number, rpcrdma_loan *data) {
     uint32_t got = block_len(client, number);
-    int status = rpcrdma_client_buffer(client->calls, data);
+    int status = rpcrdma_buffer(client->calls, data);
     if (status != 0) {
         return status;
     }
@@ -56,7 +56,7 @@ static int submit_call(struct client *client, uint64_t number) {
     int status = procedure == PROC_WRITE ? fill(client, number, &data) : 0;
 
     if (status == 0) {
-        status = rpcrdma_client_call(client->calls, client->server, number, &call);
+        status = rpcrdma_begin_call(client->calls, client->server, number, &call);
     }
     if (status != 0) {
         rpcrdma_loan_free(&data);
@@ -66,7 +66,7 @@ static int submit_call(struct client *client, uint64_t number) {
     rpcrdma_put_call_header(payload, program.number, program.version, procedure);
     rpcrdma_put_u64(payload, procedure == PROC_COMMIT ? client->len : number * client->block);
     if (procedure == PROC_WRITE) {
-        rpcrdma_place(payload, &data);
+        rpcrdma_place(payload, &data, 1);
     } else if (procedure == PROC_READ) {
         rpcrdma_put_u32(payload, block_len(client, number));
         rpcrdma_call_want(call, 0, block_len(client, number));
@@ -82,7 +82,8 @@ static int submit_call(struct client *client, uint64_t number) {
 static const char *compare(struct client *client, uint64_t number, rpcrdma_message *message,
                            rpcrdma_reader *results) {
     uint32_t len = block_len(client, number), got = len, done = 0;
-    size_t is_placed = rpcrdma_message_placed_count(message);
+    rpcrdma_placed placed;
+    int is_placed = rpcrdma_message_placed(message, 0, &placed) == 0;
     rpcrdma_slice slice;
 
     if (read_some(client->file, client->original, &got, number * client->block) != 0 ||
@@ -158,7 +159,7 @@ static int run_calls(struct client *client, uint32_t procedure, uint64_t count) 
                 begun++;
             }
         }
-        if (rpcrdma_client_poll_for(client->calls, 1000000, on_completion, client) < 0) {
+        if (rpcrdma_poll_for(client->calls, 1000000, on_completion, client) < 0) {
             failed("the client", rpcrdma_last_error());
             return 0;
         }
@@ -193,12 +194,12 @@ int run_client(rpcrdma_engine *engine, const char *to, int file, uint32_t window
     client.len = (uint64_t)stat.st_size;
     if (rpcrdma_client_new(engine, &client.calls) != 0) {
         outcome = failed("the client", rpcrdma_last_error());
-    } else if (rpcrdma_client_connect(client.calls, to, &client.server) != 0) {
+    } else if (rpcrdma_connect(client.calls, to, &client.server) != 0) {
         outcome = failed(to, rpcrdma_last_error());
     } else {
         outcome = run_calls_of(&client);
     }
-    rpcrdma_client_free(client.calls);
+    rpcrdma_polled_free(client.calls);
     free(client.original);
     return outcome;
 }

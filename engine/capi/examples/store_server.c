@@ -163,12 +163,11 @@ static void *run_disk(void *arg) {
  * spare, and data in the payload. Returns how the call is answered. */
 static int take_data(struct task *task, rpcrdma_message *message, rpcrdma_reader *arguments) {
     size_t position = rpcrdma_reader_position(arguments), count = 0, taken = 0;
-    rpcrdma_placed placed = {0};
+    rpcrdma_placed placed = {0}, another;
     rpcrdma_slice slice;
 
-    if (rpcrdma_message_placed_count(message) > 0) {
-        if (rpcrdma_message_placed_count(message) > 1 ||
-            rpcrdma_message_placed(message, 0, &placed) != 0 || placed.position != position ||
+    if (rpcrdma_message_placed(message, 0, &placed) == 0) {
+        if (rpcrdma_message_placed(message, 1, &another) == 0 || placed.position != position ||
             placed.len != task->len) {
             return RPCRDMA_GARBAGE_ARGS;
         }
@@ -240,11 +239,12 @@ static void on_call(void *context, const rpcrdma_request *request, rpcrdma_reply
 }
 
 /* Once in a turn of the shard. */
-static void on_turn(void *context, rpcrdma_turn *turn) {
+static void on_turn(void *context, rpcrdma_shard *shard, uint64_t now) {
     struct server *server = context;
     struct task *task;
+    (void)now;
     while ((task = server->reads.first) != NULL &&
-           rpcrdma_turn_buffer(turn, &task->memory[0]) == 0) {
+           rpcrdma_buffer(shard, &task->memory[0]) == 0) {
         task->memory_count = 1;
         submit(server, remove_first(&server->reads));
     }

@@ -183,20 +183,22 @@ static int store_setup(struct thread_data *td)
 static int connect_job(struct thread_data *td, struct job *job)
 {
     const struct options *o = td->eo;
+    rpcrdma_engine_options how = RPCRDMA_ENGINE_OPTIONS_INIT;
     rpcrdma_config *config = NULL;
     int status;
 
     status = o->config ? rpcrdma_config_load(o->config, &config) : own_config(td, &config);
     if (status != 0)
         return job_fails(td, status, "the configuration");
-    status = rpcrdma_engine_new_for(config, o->store, &job->engine);
+    how.address = o->store;
+    status = rpcrdma_engine_new(config, &how, &job->engine);
     rpcrdma_config_free(config);
     if (status != 0)
         return job_fails(td, status, "the engine");
     status = rpcrdma_client_new(job->engine, &job->client);
     if (status != 0)
         return job_fails(td, status, "the client");
-    status = rpcrdma_client_connect(job->client, o->store, &job->store);
+    status = rpcrdma_connect(job->client, o->store, &job->store);
     if (status != 0)
         return job_fails(td, status, "no connection to the block store");
     return 0;
@@ -225,7 +227,7 @@ static void store_cleanup(struct thread_data *td)
 
     if (!job)
         return;
-    rpcrdma_client_free(job->client);
+    rpcrdma_polled_free(job->client);
     rpcrdma_engine_free(job->engine);
     free(job->done);
     free(job);
@@ -330,7 +332,7 @@ static int put_arguments(rpcrdma_call *call, const struct io_u *io_u, rpcrdma_lo
     case DDIR_WRITE:
         rpcrdma_put_call_header(payload, PROGRAM, VERSION, WRITE);
         rpcrdma_put_u64(payload, io_u->offset);
-        return rpcrdma_place(payload, loan);
+        return rpcrdma_place(payload, loan, 1);
     default:
         rpcrdma_put_call_header(payload, PROGRAM, VERSION, COMMIT);
         rpcrdma_put_u64(payload, SAME_LENGTH);
@@ -348,7 +350,7 @@ static int submit_call(struct job *job, struct io_u *io_u, rpcrdma_loan *loan)
 {
     struct request *request = io_u->engine_data;
     rpcrdma_call *call;
-    int status = rpcrdma_client_call(job->client, job->store, (uintptr_t)io_u, &call);
+    int status = rpcrdma_begin_call(job->client, job->store, (uintptr_t)io_u, &call);
 
     if (status != 0)
         return status;
@@ -371,7 +373,7 @@ static int submit(struct job *job, struct io_u *io_u)
     int status;
 
     if (io_u->ddir == DDIR_WRITE) {
-        status = rpcrdma_client_buffer(job->client, &loan);
+        status = rpcrdma_buffer(job->client, &loan);
         if (status != 0)
             return status;
         memcpy(loan.data, io_u->xfer_buf, io_u->xfer_buflen);
@@ -379,7 +381,7 @@ static int submit(struct job *job, struct io_u *io_u)
     }
     status = submit_call(job, io_u, &loan);
     if (loan.data != NULL)
-        rpcrdma_client_release(job->client, &loan);
+        rpcrdma_release(job->client, &loan);
     return status;
 }
 
@@ -393,10 +395,10 @@ static bool is_busy(int status)
 static int poll_job(struct job *job, unsigned int least, uint64_t until)
 {
     const uint64_t now = rpcrdma_now();
-    const int busy = rpcrdma_client_poll(job->client, now, on_completion, job);
+    const int busy = rpcrdma_poll(job->client, now, on_completion, job);
 
     if (busy >= 0 && job->done_count < least && now < until)
-        rpcrdma_client_idle(job->client, busy, now, until - now);
+        rpcrdma_idle(job->client, busy, now, until - now);
     return busy;
 }
 
@@ -472,7 +474,7 @@ static int store_cancel(struct thread_data *td, struct io_u *io_u)
     struct job *job = td->io_ops_data;
     struct request *request = io_u->engine_data;
 
-    if (!request->is_open || rpcrdma_client_cancel(job->client, request->call) != 0)
+    if (!request->is_open || rpcrdma_cancel(job->client, request->call) != 0)
         return 1;
     request->is_cancelled = true;
     while (request->is_open && poll_job(job, 0, 0) >= 0)

@@ -26,8 +26,12 @@
  * and shared memory it keeps no connection of its parent and none of its addresses. A child of vfork or
  * clone, or of a process with an open RDMA device, does keep them: it execs or ends soon.
  *
- * Objects of a callback (requests, messages, replies, completions, turns, and slices of received bytes)
- * end with it. rpcrdma_loan and rpcrdma_ticket do not: the program owns them.
+ * Shards, clients and sessions are polled, waited for and called alike: each is an rpcrdma_polled, and
+ * the names rpcrdma_shard, rpcrdma_client and rpcrdma_session state which one a program has. What one of
+ * them does not do is RPCRDMA_E_INVALID.
+ *
+ * Objects of a callback (requests, messages, replies, completions, the shard of on_turn, and slices of
+ * received bytes) end with it. rpcrdma_loan and rpcrdma_ticket do not: the program owns them.
  *
  * Structures of options begin with their size, set by their RPCRDMA_..._INIT: fields behind a smaller
  * size take their defaults. Other structures grow at their end only, and only where the library makes
@@ -41,16 +45,21 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdbool.h>
+#include <string.h>
 
-#define RPCRDMA_VERSION_MAJOR 1
+/** The version of this header: that of the library. */
+#define RPCRDMA_VERSION "0.1.0"
 
 /** Initializers of structures of options: all defaults. */
+#define RPCRDMA_ENGINE_OPTIONS_INIT { sizeof(rpcrdma_engine_options), NULL, NULL, NULL, 0, 0, { 0 } }
 #define RPCRDMA_HANDLER_INIT \
     { sizeof(rpcrdma_handler), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0 }
 #define RPCRDMA_FINISHED_INIT \
     { sizeof(rpcrdma_finished), { NULL, 0 }, NULL, 0, { NULL, 0 }, 0, 0 }
 #define RPCRDMA_SESSION_OPTIONS_INIT \
     { sizeof(rpcrdma_session_options), 0, 0, 0, 0, 0 }
+#define RPCRDMA_WANT_INIT \
+    { sizeof(rpcrdma_want), 0, 0, NULL, 0, 0, 0 }
 
 
 /**
@@ -587,21 +596,56 @@ typedef enum rpcrdma_accept_status {
 } rpcrdma_accept_status;
 
 /**
+ * How a result that a call requests may reach its buffer.
+ */
+typedef enum rpcrdma_placement {
+    /**
+     * The peer writes it there by RDMA Write: the default.
+     */
+    RPCRDMA_PLACE_BY_WRITE = 0,
+    /**
+     * As the peer chooses: by RDMA Write, or by Send in placement segments.
+     */
+    RPCRDMA_PLACE_EITHER = 1,
+    /**
+     * By Send if it has at most `sent_max` bytes.
+     */
+    RPCRDMA_PLACE_BY_SIZE = 2,
+} rpcrdma_placement;
+
+/**
+ * How important an event is.
+ */
+typedef enum rpcrdma_level {
+    /**
+     * A part of the engine has failed.
+     */
+    RPCRDMA_LEVEL_ERROR = 1,
+    /**
+     * Something did not succeed, such as a connection.
+     */
+    RPCRDMA_LEVEL_WARN = 2,
+    /**
+     * Engines, shards, listeners and connections begin and end.
+     */
+    RPCRDMA_LEVEL_INFO = 3,
+    /**
+     * Steps of these.
+     */
+    RPCRDMA_LEVEL_DEBUG = 4,
+} rpcrdma_level;
+
+/**
  * Constant registered bytes that are sent repeatedly and stay in place.
  */
 typedef struct rpcrdma_bytes rpcrdma_bytes;
 
 /**
- * A call under construction. It belongs to the client, turn or session that began it, which has
+ * A call under construction. It belongs to the client, session or shard that began it, which has
  * one at a time: beginning another discards it. Until it is submitted or discarded, its owner does
  * nothing else (`RPCRDMA_E_INVALID`): take buffers before.
  */
 typedef struct rpcrdma_call rpcrdma_call;
-
-/**
- * A shard that only sends calls, and that its program polls.
- */
-typedef struct rpcrdma_client rpcrdma_client;
 
 /**
  * A checked configuration. Its keys are in docs/configuration.md.
@@ -633,6 +677,12 @@ typedef struct rpcrdma_message rpcrdma_message;
 typedef struct rpcrdma_payload rpcrdma_payload;
 
 /**
+ * What a program polls: a shard that serves, a client or a session. Also a shard with a thread of
+ * its own, which is lent to its program in `on_turn`: it is not polled, and ends with the callback.
+ */
+typedef struct rpcrdma_polled rpcrdma_polled;
+
+/**
  * The reply to one call. The callback answers by exactly one of `rpcrdma_reply_send`,
  * `rpcrdma_reply_try_send`, `rpcrdma_reply_defer`, `rpcrdma_reply_refuse`, `rpcrdma_reply_deny`
  * and a failed `rpcrdma_reply_arguments`. A callback that returns without an answer refuses the
@@ -641,26 +691,49 @@ typedef struct rpcrdma_payload rpcrdma_payload;
 typedef struct rpcrdma_reply rpcrdma_reply;
 
 /**
- * A report on a shard and its connections at one moment. It does not change.
+ * How an engine is opened. 0 and NULL are the default of each field.
  */
-typedef struct rpcrdma_report rpcrdma_report;
-
-/**
- * A service behind one or several addresses: it connects, connects again, spreads calls over its
- * connections, and keeps calls while there is none.
- */
-typedef struct rpcrdma_session rpcrdma_session;
-
-/**
- * A shard that serves the engine's listeners, and that its program polls.
- */
-typedef struct rpcrdma_shard rpcrdma_shard;
-
-/**
- * A shard, lent to its program: in `on_turn`, or by `rpcrdma_shard_turn`, `rpcrdma_client_turn`
- * and `rpcrdma_session_turn` until the next call on that object.
- */
-typedef struct rpcrdma_turn rpcrdma_turn;
+typedef struct rpcrdma_engine_options {
+    /**
+     * `sizeof(rpcrdma_engine_options)`.
+     */
+    size_t size;
+    /**
+     * Where the program is going to listen, or to connect to. If the configuration says "auto"
+     * (`engine.provider`), the provider that leads there is opened: shared memory for "shm:...", an
+     * RDMA device for an IP address that one has, or whose route begins at one, and TCP for another.
+     * NULL: the software fabric, which connects the shards and clients of one engine.
+     */
+    const char *address;
+    /**
+     * Called once for each thread of the engine that panics, and for each shard that panics while
+     * the program polls it, with a text that ends with the call. The thread that panicked calls it,
+     * at any time: it uses no function of the engine that is "one at a time" while another thread
+     * may be in one, nor one that waits for a shard.
+     *
+     * A client, session or shard that the program polls may outlive `rpcrdma_engine_free`, and
+     * still calls it: `arg` stays valid until the last of them is freed, too.
+     */
+    void (*on_failure)(void *arg, const char *text);
+    /**
+     * For `on_failure`.
+     */
+    void *arg;
+    /**
+     * If not 0, the first xids of shards and clients depend on it, for reproducible runs.
+     */
+    uint64_t xid_seed;
+    /**
+     * Without a control thread: the program calls `rpcrdma_engine_step`, for event loops of one
+     * thread and for tests. `rpcrdma_engine_listen` and `rpcrdma_connect` do not wait for a step:
+     * begin connecting, step and poll.
+     */
+    bool is_stepped;
+    /**
+     * 0.
+     */
+    uint8_t reserved[7];
+} rpcrdma_engine_options;
 
 /**
  * Names a connection of one shard. Stale once the connection has ended. All zero for none.
@@ -743,6 +816,16 @@ typedef struct rpcrdma_completion {
      */
     struct rpcrdma_connection connection;
     /**
+     * The transaction id of the call, to repeat it with; 0 for a call of a session.
+     */
+    uint32_t xid;
+    /**
+     * What went wrong with the connection of a call without a reply, as `rpcrdma_status`: why it
+     * was lost (`RPCRDMA_E_CONNECTION_LOST`), or why there was none until the deadline
+     * (`RPCRDMA_E_DEADLINE`). 0 if that is not the reason.
+     */
+    int cause;
+    /**
      * The library's.
      */
     struct rpcrdma_message *source;
@@ -822,7 +905,11 @@ typedef struct rpcrdma_limits {
     /**
      * 0.
      */
-    uint8_t reserved[6];
+    uint8_t reserved[2];
+    /**
+     * Transmissions that may be sent to it now; 0 in `on_connect`.
+     */
+    uint32_t credits;
 } rpcrdma_limits;
 
 /**
@@ -857,8 +944,9 @@ typedef struct rpcrdma_handler {
     /**
      * Once a turn, after the queues: poll a disk or a timer here, and finish tickets. A shard that
      * sleeps takes a turn at least every 10 ms while a call is to be answered.
+     * `shard` may be used as between polls, and ends with the callback.
      */
-    void (*on_turn)(void *context, struct rpcrdma_turn *turn);
+    void (*on_turn)(void *context, struct rpcrdma_polled *shard, uint64_t now_ns);
     /**
      * A call of this shard has ended.
      */
@@ -869,7 +957,7 @@ typedef struct rpcrdma_handler {
      */
     int (*admit)(void *context, const struct rpcrdma_connect_request *request);
     /**
-     * A connection is up. `attempt` is that of `rpcrdma_shard_connect`, or 0 if the peer made it.
+     * A connection is up. `attempt` is that of `rpcrdma_begin_connect`, or 0 if the peer made it.
      * 0 keeps it; anything else closes it.
      */
     int (*on_connect)(void *context,
@@ -910,15 +998,46 @@ typedef struct rpcrdma_counter {
 } rpcrdma_counter;
 
 /**
+ * Something happened where connections, listeners and shards begin and end. It ends with the
+ * callback. Later versions may add fields.
+ */
+typedef struct rpcrdma_event {
+    /**
+     * A value of `rpcrdma_level`.
+     */
+    int level;
+    /**
+     * What happened, such as "connection closed".
+     */
+    const char *name;
+    /**
+     * Its values, as "shard=0 peer=192.0.2.1:20049".
+     */
+    const char *values;
+} rpcrdma_event;
+
+/**
  * The right to answer one call, once, later, from any thread. Copying the structure moves the
- * ticket: only one copy may be used. Its content is the library's; a function that takes it sets
- * `state` to 0, and one whose `state` is 0 is none.
+ * ticket: only one copy may be used. A function that takes it sets its fields to 0, and one whose
+ * `state` is 0 is none.
  */
 typedef struct rpcrdma_ticket {
     /**
      * Not 0 if it is one.
      */
     uint64_t state;
+    /**
+     * The peer whose call it answers.
+     */
+    struct rpcrdma_connection connection;
+    /**
+     * The transaction id of the call.
+     */
+    uint32_t xid;
+    /**
+     * 0.
+     */
+    uint32_t reserved;
     /**
      * The library's.
      */
@@ -988,6 +1107,127 @@ typedef struct rpcrdma_finished {
 } rpcrdma_finished;
 
 /**
+ * A connection in a report. Later versions may add fields.
+ */
+typedef struct rpcrdma_peer_report {
+    /**
+     * Its name.
+     */
+    struct rpcrdma_connection connection;
+    /**
+     * The address of the peer, as text.
+     */
+    const char *address;
+    /**
+     * What it has counted, such as "calls_received".
+     */
+    const struct rpcrdma_counter *counters;
+    /**
+     * How many counters there are.
+     */
+    size_t counter_count;
+    /**
+     * What it has, such as "credits_used". "is_up" is 1 while calls may go both ways, "version" is 0
+     * until it is known.
+     */
+    const struct rpcrdma_counter *gauges;
+    /**
+     * How many gauges there are.
+     */
+    size_t gauge_count;
+} rpcrdma_peer_report;
+
+/**
+ * A report on a shard and its connections at one moment. It does not change, and belongs to the
+ * program. Later versions may add fields.
+ */
+typedef struct rpcrdma_report {
+    /**
+     * What the shard has, such as "calls_total" and "calls_free".
+     */
+    const struct rpcrdma_counter *gauges;
+    /**
+     * How many gauges there are.
+     */
+    size_t gauge_count;
+    /**
+     * The connections of the shard.
+     */
+    const struct rpcrdma_peer_report *const *peers;
+    /**
+     * How many there are.
+     */
+    size_t peer_count;
+} rpcrdma_report;
+
+/**
+ * Receives each completion of a client or session. `arg` is that of the poll.
+ */
+typedef void (*rpcrdma_on_completion)(void *arg, struct rpcrdma_completion *completion);
+
+/**
+ * How a session connects, and what it keeps meanwhile. 0 is the default of each field.
+ */
+typedef struct rpcrdma_session_options {
+    /**
+     * `sizeof(rpcrdma_session_options)`.
+     */
+    size_t size;
+    /**
+     * Connections at a time; 1 by default, and at most `connections.max`.
+     */
+    size_t connections;
+    /**
+     * The first delay before a lost connection is made again; 10 ms by default.
+     */
+    uint64_t backoff_min_ns;
+    /**
+     * The longest delay; 5 s by default.
+     */
+    uint64_t backoff_max_ns;
+    /**
+     * Calls that may wait; 1024 by default.
+     */
+    size_t waiting_calls;
+    /**
+     * Bytes that they may hold; 64 MiB by default.
+     */
+    size_t waiting_bytes;
+} rpcrdma_session_options;
+
+/**
+ * A service behind one or several addresses: it connects, connects again, spreads calls over its
+ * connections, and keeps calls while there is none.
+ */
+typedef struct rpcrdma_polled rpcrdma_session;
+
+/**
+ * What happened to a connection of a session.
+ */
+typedef struct rpcrdma_session_event {
+    /**
+     * A value of `rpcrdma_session_event_kind`.
+     */
+    int kind;
+    /**
+     * Why it was lost or not made, as `rpcrdma_status`; otherwise 0.
+     */
+    int status;
+    /**
+     * Its name, if it is up.
+     */
+    struct rpcrdma_connection connection;
+    /**
+     * When the next address is tried, from then on, if it was not made.
+     */
+    uint64_t again_in_ns;
+    /**
+     * Where to, as text.
+     */
+    char address[RPCRDMA_ADDRESS_MAX];
+} rpcrdma_session_event;
+
+/**
  * Identifies a call that was made, to cancel it. Its content is the library's. All zero for none.
  */
 typedef struct rpcrdma_call_id {
@@ -1054,65 +1294,49 @@ typedef struct rpcrdma_program {
 } rpcrdma_program;
 
 /**
- * Receives each completion of a client or session. `arg` is that of the poll.
+ * A result that a call requests outside of the payload of its reply.
  */
-typedef void (*rpcrdma_on_completion)(void *arg, struct rpcrdma_completion *completion);
-
-/**
- * How a session connects, and what it keeps meanwhile. 0 is the default of each field.
- */
-typedef struct rpcrdma_session_options {
+typedef struct rpcrdma_want {
     /**
-     * `sizeof(rpcrdma_session_options)`.
+     * `sizeof(rpcrdma_want)`.
      */
     size_t size;
     /**
-     * Connections at a time; 1 by default, and at most `connections.max`.
+     * The shortest item to be placed: a shorter one stays in the payload.
      */
-    size_t connections;
+    uint32_t len_min;
     /**
-     * The first delay before a lost connection is made again; 10 ms by default.
+     * The most bytes to receive.
      */
-    uint64_t backoff_min_ns;
+    uint32_t len_max;
     /**
-     * The longest delay; 5 s by default.
+     * Its result buffer, of at least `len_max` bytes in `sink_count` pieces. The loans are taken, and come back by `rpcrdma_completion_take_sink`.
      */
-    uint64_t backoff_max_ns;
+    struct rpcrdma_loan *sink;
     /**
-     * Calls that may wait; 1024 by default.
+     * How many pieces there are; at most `RPCRDMA_SINK_PIECES_MAX`.
      */
-    size_t waiting_calls;
+    size_t sink_count;
     /**
-     * Bytes that they may hold; 64 MiB by default.
+     * How it may reach the buffer: a value of `rpcrdma_placement`.
      */
-    size_t waiting_bytes;
-} rpcrdma_session_options;
+    int placement;
+    /**
+     * For `RPCRDMA_PLACE_BY_SIZE`.
+     */
+    uint32_t sent_max;
+} rpcrdma_want;
 
 /**
- * What happened to a connection of a session.
+ * A shard that serves the engine's listeners, and that its program polls; or one that is lent to
+ * `on_turn`.
  */
-typedef struct rpcrdma_session_event {
-    /**
-     * A value of `rpcrdma_session_event_kind`.
-     */
-    int kind;
-    /**
-     * Why it was lost or not made, as `rpcrdma_status`; otherwise 0.
-     */
-    int status;
-    /**
-     * Its name, if it is up.
-     */
-    struct rpcrdma_connection connection;
-    /**
-     * When the next address is tried, from then on, if it was not made.
-     */
-    uint64_t again_in_ns;
-    /**
-     * Where to, as text.
-     */
-    char address[RPCRDMA_ADDRESS_MAX];
-} rpcrdma_session_event;
+typedef struct rpcrdma_polled rpcrdma_shard;
+
+/**
+ * A shard that only sends calls, and that its program polls.
+ */
+typedef struct rpcrdma_polled rpcrdma_client;
 
 #ifdef __cplusplus
 extern "C" {
@@ -1124,6 +1348,14 @@ extern "C" {
  * Thread: any.
  */
 const char *rpcrdma_strerror(int status);
+
+/**
+ * The version of the library that the program runs with, such as "0.1.0"; `RPCRDMA_VERSION` is the
+ * one that it was compiled for. A constant text.
+ *
+ * Thread: any.
+ */
+const char *rpcrdma_version(void);
 
 /**
  * Whether the same may succeed later: poll, and try again.
@@ -1142,13 +1374,6 @@ bool rpcrdma_is_transient(int status);
 const char *rpcrdma_last_error(void);
 
 /**
- * The default configuration.
- *
- * Thread: any.
- */
-int rpcrdma_config_default(struct rpcrdma_config **config);
-
-/**
  * The configuration of a file.
  *
  * Thread: any.
@@ -1156,7 +1381,7 @@ int rpcrdma_config_default(struct rpcrdma_config **config);
 int rpcrdma_config_load(const char *path, struct rpcrdma_config **config);
 
 /**
- * The configuration of a text, as a file would hold it.
+ * The configuration of a text, as a file would hold it. NULL is the default configuration.
  *
  * Thread: any.
  */
@@ -1189,34 +1414,14 @@ int rpcrdma_config_get(const struct rpcrdma_config *config,
 void rpcrdma_config_free(struct rpcrdma_config *config);
 
 /**
- * Opens the device that the configuration names (`engine.provider`), with a control thread. "auto"
- * opens the software fabric, which connects the shards and clients of one engine. The
- * configuration is copied.
+ * Opens the device that the configuration names (`engine.provider`), with a control thread. The
+ * configuration is copied; NULL is the default one. `options` may be NULL.
  *
  * Thread: any.
  */
-int rpcrdma_engine_new(const struct rpcrdma_config *config, struct rpcrdma_engine **engine);
-
-/**
- * As `rpcrdma_engine_new`, for a program that listens at this address, or connects to it. If the
- * configuration says "auto", it opens the provider that leads there: shared memory for "shm:...", an
- * RDMA device for an IP address that one has, or whose route begins at one, and TCP for another.
- * `rpcrdma_engine_provider` states which. Without an address (NULL) both ends are in the program.
- *
- * Thread: any.
- */
-int rpcrdma_engine_new_for(const struct rpcrdma_config *config,
-                           const char *at,
-                           struct rpcrdma_engine **engine);
-
-/**
- * As `rpcrdma_engine_new`, without a control thread: the program steps the control plane, for
- * event loops of one thread and for tests. `rpcrdma_engine_listen` and `rpcrdma_client_connect`
- * do not wait for a step: begin connecting, step and poll.
- *
- * Thread: any.
- */
-int rpcrdma_engine_new_stepped(const struct rpcrdma_config *config, struct rpcrdma_engine **engine);
+int rpcrdma_engine_new(const struct rpcrdma_config *config,
+                       const struct rpcrdma_engine_options *options,
+                       struct rpcrdma_engine **engine);
 
 /**
  * Processes connection requests and events of an engine without a control thread; waits for them
@@ -1225,14 +1430,6 @@ int rpcrdma_engine_new_stepped(const struct rpcrdma_config *config, struct rpcrd
  * Thread: one at a time.
  */
 int rpcrdma_engine_step(struct rpcrdma_engine *engine, uint64_t timeout_ns);
-
-/**
- * Makes the first xids of shards and clients created from now on depend on `seed`, for
- * reproducible runs.
- *
- * Thread: one at a time.
- */
-int rpcrdma_engine_seed_xids(struct rpcrdma_engine *engine, uint64_t seed);
 
 /**
  * Stops all shards as `rpcrdma_engine_stop`, and frees the engine. Shards and clients that the
@@ -1265,13 +1462,6 @@ int rpcrdma_engine_listen(struct rpcrdma_engine *engine, const char *at, char *t
 int rpcrdma_engine_start(struct rpcrdma_engine *engine, const struct rpcrdma_handler *handler);
 
 /**
- * How many shards were started.
- *
- * Thread: one at a time.
- */
-size_t rpcrdma_engine_shard_count(const struct rpcrdma_engine *engine);
-
-/**
  * The handle of a started shard; NULL behind the last. It belongs to the engine: clone it to keep
  * it for longer.
  *
@@ -1297,38 +1487,28 @@ int rpcrdma_engine_stop(struct rpcrdma_engine *engine);
 const char *rpcrdma_engine_provider(const struct rpcrdma_engine *engine);
 
 /**
- * Calls `report` once for each thread of the engine that panicked, and for each shard that panicked
- * while the program polled it, with a text that ends with the call. Earlier ones are reported
- * at once.
- * The thread that panicked calls it, at any time: `report` uses no function of the engine that is "one
- * at a time" while another thread may be in one, nor one that waits for a shard.
- *
- * A client, session or shard that the program polls may outlive `rpcrdma_engine_free`, and then
- * still calls `report`: `arg` stays valid until the last of them is freed, too.
+ * What became of the connection requests of peers, counted by outcome, and "panics" of its
+ * threads: writes at most `capacity` counters, and how many there are to `count`.
  *
  * Thread: one at a time.
  */
-int rpcrdma_engine_on_failure(struct rpcrdma_engine *engine,
-                              void (*report)(void *arg, const char *text),
-                              void *arg);
+int rpcrdma_engine_stats(const struct rpcrdma_engine *engine,
+                         struct rpcrdma_counter *counters,
+                         size_t capacity,
+                         size_t *count);
 
 /**
- * How many threads of the engine have panicked.
+ * Serves the metrics of all shards to Prometheus, over HTTP at `GET /metrics` of an address of IP
+ * such as "127.0.0.1:9464", on a thread of its own, until the engine is freed. Port 0 selects a
+ * free one. There is neither encryption nor authentication. `text` receives the address in use, as
+ * in `rpcrdma_engine_listen`. Serving them anew ends serving them where they were.
  *
  * Thread: one at a time.
  */
-size_t rpcrdma_engine_failures(const struct rpcrdma_engine *engine);
-
-/**
- * What became of the connection requests of peers, counted by outcome: writes at most `capacity`
- * counters, and how many there are to `count`.
- *
- * Thread: one at a time.
- */
-int rpcrdma_engine_admissions(const struct rpcrdma_engine *engine,
-                              struct rpcrdma_counter *counters,
-                              size_t capacity,
-                              size_t *count);
+int rpcrdma_engine_serve_metrics(struct rpcrdma_engine *engine,
+                                 const char *at,
+                                 char *text,
+                                 size_t len);
 
 /**
  * The time of the library's monotonic clock, in nanoseconds. It costs some ten nanoseconds.
@@ -1336,6 +1516,18 @@ int rpcrdma_engine_admissions(const struct rpcrdma_engine *engine,
  * Thread: any.
  */
 uint64_t rpcrdma_now(void);
+
+/**
+ * Passes the events of all engines of the process to `on_event`: those of `level`, a value of
+ * `rpcrdma_level`, and of more important ones. Any thread calls it, at any time: it must not block,
+ * and uses no function of the library but those for errors and counters. It takes the place of the
+ * one before, which is not called any more when this returns. NULL ends it.
+ *
+ * Thread: any, not `on_event`.
+ */
+int rpcrdma_on_event(int level,
+                     void (*on_event)(void *arg, const struct rpcrdma_event *event),
+                     void *arg);
 
 /**
  * One more handle of the same shard; NULL for NULL.
@@ -1435,7 +1627,7 @@ int rpcrdma_handle_stop(const struct rpcrdma_handle *handle);
 /**
  * Asks the shard for a report, which it writes in its next turns. `RPCRDMA_E_NO_TURN` if it took
  * none within `timeout_ns`: the thread that polls a shard cannot wait for that shard.
- * `RPCRDMA_E_STOPPED` if it has ended.
+ * `RPCRDMA_E_STOPPED` if it has ended. Freed by `rpcrdma_report_free`.
  *
  * Thread: any, not a callback.
  */
@@ -1451,181 +1643,224 @@ int rpcrdma_handle_inspect(const struct rpcrdma_handle *handle,
 void rpcrdma_report_free(struct rpcrdma_report *report);
 
 /**
- * What the shard has, such as "calls_total" and "calls_free": writes at most `capacity` values, and
- * how many there are to `count`.
- *
- * Thread: any.
- */
-int rpcrdma_report_gauges(const struct rpcrdma_report *report,
-                          struct rpcrdma_counter *gauges,
-                          size_t capacity,
-                          size_t *count);
-
-/**
- * How many peers the report is about.
- *
- * Thread: any.
- */
-size_t rpcrdma_report_peers(const struct rpcrdma_report *report);
-
-/**
- * The connection to a peer, by its index in the report; 0 if there is none.
- *
- * Thread: any.
- */
-struct rpcrdma_connection rpcrdma_report_peer_connection(const struct rpcrdma_report *report,
-                                                         size_t peer);
-
-/**
- * The address of a peer, as text with a NUL at its end, in at most `len` bytes.
- *
- * Thread: any.
- */
-int rpcrdma_report_peer_address(const struct rpcrdma_report *report,
-                                size_t peer,
-                                char *text,
-                                size_t len);
-
-/**
- * What the connection to a peer has counted, such as "calls_received". As `rpcrdma_report_gauges`.
- *
- * Thread: any.
- */
-int rpcrdma_report_peer_counters(const struct rpcrdma_report *report,
-                                 size_t peer,
-                                 struct rpcrdma_counter *counters,
-                                 size_t capacity,
-                                 size_t *count);
-
-/**
- * What the connection to a peer has, such as "credits_used". "is_up" is 1 while calls may go both
- * ways, "version" is 0 until it is known. As `rpcrdma_report_gauges`.
- *
- * Thread: any.
- */
-int rpcrdma_report_peer_gauges(const struct rpcrdma_report *report,
-                               size_t peer,
-                               struct rpcrdma_counter *gauges,
-                               size_t capacity,
-                               size_t *count);
-
-/**
- * A shard for the calling thread to poll. It calls `handler->start` before it returns.
- *
- * Thread: one at a time; the calling thread polls it.
- */
-int rpcrdma_shard_new(struct rpcrdma_engine *engine,
-                      const struct rpcrdma_handler *handler,
-                      struct rpcrdma_shard **shard);
-
-/**
- * Ends a shard at once, with its connections. NULL is ignored. Inside a callback of the
- * shard it does nothing.
+ * Ends a shard, client or session at once, with its connections and calls. NULL is ignored. Inside
+ * a callback of the object it does nothing.
  *
  * Thread: polling.
  */
-void rpcrdma_shard_free(struct rpcrdma_shard *shard);
+void rpcrdma_polled_free(struct rpcrdma_polled *polled);
 
 /**
- * Does all available work once: 1 if there was any, 0 if not. Never blocks.
+ * Does all available work once: sends what was submitted, processes arrivals, connects a session.
+ * 1 if there was any, 0 if not. Never blocks. Every completion of a client or session is passed to
+ * `done`, which must not use it; those of a shard that serves go to its `on_reply` instead.
  *
  * Thread: polling.
  */
-int rpcrdma_shard_poll(struct rpcrdma_shard *shard, uint64_t now_ns);
+int rpcrdma_poll(struct rpcrdma_polled *polled,
+                 uint64_t now_ns,
+                 rpcrdma_on_completion done,
+                 void *arg);
 
 /**
- * Polls until the shard is stopped, and waits as `engine.idle` says.
+ * As `rpcrdma_poll`, until there was work, at most `timeout_ns`; with the clock of `rpcrdma_now`.
+ * After some ten microseconds without work the thread sleeps.
  *
  * Thread: polling.
  */
-int rpcrdma_shard_run(struct rpcrdma_shard *shard);
+int rpcrdma_poll_for(struct rpcrdma_polled *polled,
+                     uint64_t timeout_ns,
+                     rpcrdma_on_completion done,
+                     void *arg);
 
 /**
- * Requests a connection; `on_connect` or `on_refused` receives the outcome with `attempt`.
+ * Polls a shard that serves until it is stopped, and waits as `engine.idle` says.
  *
  * Thread: polling.
  */
-int rpcrdma_shard_connect(struct rpcrdma_shard *shard, const char *to, uint64_t *attempt);
-
-/**
- * Whether the shard was asked to stop and has stopped.
- *
- * Thread: polling.
- */
-bool rpcrdma_shard_is_stopped(struct rpcrdma_shard *shard);
+int rpcrdma_run(struct rpcrdma_polled *shard);
 
 /**
  * Sleeps, or not, as `engine.idle` says, after a poll that was `busy` (not 0) or not; at most
- * `timeout_ns`. 1 if the thread has yielded its core: read the clock anew; otherwise 0.
+ * `timeout_ns`, and not beyond what is due. 1 if the thread has yielded its core: read the clock
+ * anew; otherwise 0.
  *
  * Thread: polling.
  */
-int rpcrdma_shard_idle(struct rpcrdma_shard *shard, int busy, uint64_t now_ns, uint64_t timeout_ns);
-
-/**
- * Announces that the thread is about to sleep in an event loop, and looks once more: 0 if there is
- * work, so poll; 1 if the thread may sleep until `rpcrdma_shard_fd` is readable, at most `most_ns`
- * (`UINT64_MAX` without a limit), and then polls. Submit first, then arm.
- *
- * Thread: polling.
- */
-int rpcrdma_shard_arm(struct rpcrdma_shard *shard, uint64_t now_ns, uint64_t *most_ns);
-
-/**
- * The descriptor that ends the sleep announced by `rpcrdma_shard_arm`, for epoll or poll. It is
- * level-triggered, and the shard's: do not close it. Negative on failure.
- *
- * Thread: any.
- */
-int rpcrdma_shard_fd(struct rpcrdma_shard *shard);
+int rpcrdma_idle(struct rpcrdma_polled *polled, int busy, uint64_t now_ns, uint64_t timeout_ns);
 
 /**
  * Waits until there may be something to do, at most `timeout_ns`.
  *
  * Thread: polling.
  */
-int rpcrdma_shard_wait(struct rpcrdma_shard *shard, uint64_t timeout_ns);
+int rpcrdma_wait(struct rpcrdma_polled *polled, uint64_t timeout_ns);
 
 /**
- * The shard behind it, for memory, tickets and limits. It ends with the next call on the shard.
- * NULL for NULL.
+ * Announces that the thread is about to sleep in an event loop, and looks once more: 0 if there is
+ * work, so poll; 1 if the thread may sleep until `rpcrdma_fd` is readable, at most `most_ns`
+ * (`UINT64_MAX` without a limit), and then polls. Submit first, then arm.
  *
  * Thread: polling.
  */
-struct rpcrdma_turn *rpcrdma_shard_turn(struct rpcrdma_shard *shard, uint64_t now_ns);
+int rpcrdma_arm(struct rpcrdma_polled *polled, uint64_t now_ns, uint64_t *most_ns);
 
 /**
- * The handle to reach it from other threads. It ends with the shard: clone it to keep it for
+ * The descriptor that ends the sleep announced by `rpcrdma_arm`, for epoll or poll. It is
+ * level-triggered, and the object's: do not close it. Negative on failure.
+ *
+ * Thread: any.
+ */
+int rpcrdma_fd(struct rpcrdma_polled *polled);
+
+/**
+ * Whether all is over: a shard was asked to stop and has stopped, a session was closed and has no
+ * call left, the shard of a client has ended.
+ *
+ * Thread: polling.
+ */
+bool rpcrdma_is_stopped(struct rpcrdma_polled *polled);
+
+/**
+ * The handle to reach it from other threads. It ends with the object: clone it to keep it for
  * longer. NULL for NULL.
  *
  * Thread: any.
  */
-const struct rpcrdma_handle *rpcrdma_shard_handle(struct rpcrdma_shard *shard);
+const struct rpcrdma_handle *rpcrdma_handle_of(struct rpcrdma_polled *polled);
 
 /**
- * The time of this turn.
+ * A shard for the calling thread to poll, which serves the engine's listeners. It calls
+ * `handler->start` before it returns. Freed by `rpcrdma_polled_free`.
  *
- * Thread: that of the turn.
+ * Thread: one at a time; the calling thread polls it.
  */
-uint64_t rpcrdma_turn_now(const struct rpcrdma_turn *turn);
+int rpcrdma_shard_new(struct rpcrdma_engine *engine,
+                      const struct rpcrdma_handler *handler,
+                      struct rpcrdma_polled **shard);
 
 /**
- * Begins a call, as `rpcrdma_client_call`. The completion is that of the shard: its `on_reply`.
+ * A client for the calling thread to poll. Freed by `rpcrdma_polled_free`.
  *
- * Thread: that of the turn.
+ * Thread: one at a time; the calling thread polls it.
  */
-int rpcrdma_turn_call(struct rpcrdma_turn *turn,
-                      struct rpcrdma_connection connection,
-                      uint64_t cookie,
-                      struct rpcrdma_call **call);
+int rpcrdma_client_new(struct rpcrdma_engine *engine, struct rpcrdma_polled **client);
 
 /**
- * Ends a call before its reply: it completes with `RPCRDMA_E_CANCELLED`, unless its reply arrives
- * first. `RPCRDMA_E_NOTHING` if it is over, `RPCRDMA_E_INVALID` if the id is not of this shard.
+ * Connects a client and waits until calls can be made. Completions of other calls that arrive
+ * meanwhile are lost: connect first. Needs an engine with a control thread.
  *
- * Thread: that of the turn.
+ * Thread: polling.
  */
-int rpcrdma_turn_cancel(struct rpcrdma_turn *turn, struct rpcrdma_call_id call);
+int rpcrdma_connect(struct rpcrdma_polled *client,
+                    const char *to,
+                    struct rpcrdma_connection *connection);
+
+/**
+ * Requests a connection of a client, whose outcome `rpcrdma_connected` returns after some polls, or
+ * of a shard, whose `on_connect` or `on_refused` receives it with `attempt`.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_begin_connect(struct rpcrdma_polled *polled, const char *to, uint64_t *attempt);
+
+/**
+ * The outcome of a client's attempt to connect, once: 0 with `connection`, `RPCRDMA_E_PENDING` if
+ * it is open (or was returned), otherwise why there is none.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_connected(struct rpcrdma_polled *client,
+                      uint64_t attempt,
+                      struct rpcrdma_connection *connection);
+
+/**
+ * A session, for the calling thread to poll: it connects with its first poll. All `addresses` are
+ * those of one service, in the order of preference. `options` may be NULL. Freed by
+ * `rpcrdma_polled_free`.
+ *
+ * Thread: one at a time; the calling thread polls it.
+ */
+int rpcrdma_session_new(struct rpcrdma_engine *engine,
+                        const char *const *addresses,
+                        size_t count,
+                        const struct rpcrdma_session_options *options,
+                        struct rpcrdma_polled **session);
+
+/**
+ * Begins a call of a session. `cookie` comes back with its completion. A call under construction is
+ * discarded. The call is sent with the next poll after `rpcrdma_call_submit`, or kept until there
+ * are a connection and credits.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_session_call(rpcrdma_session *session, uint64_t cookie, struct rpcrdma_call **call);
+
+/**
+ * What happened to the connections of a session, oldest first. `RPCRDMA_E_NOTHING` if there is
+ * nothing new. Of more than 256 that the program does not ask for, the oldest are forgotten.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_session_next_event(rpcrdma_session *session, struct rpcrdma_session_event *event);
+
+/**
+ * Connections of a session that are up.
+ *
+ * Thread: polling.
+ */
+size_t rpcrdma_session_connections(rpcrdma_session *session);
+
+/**
+ * Calls of a session that are not completed: under way or waiting.
+ *
+ * Thread: polling.
+ */
+size_t rpcrdma_session_open_calls(rpcrdma_session *session);
+
+/**
+ * Stops a session: calls that wait complete with `RPCRDMA_E_CLOSED`, calls under way have
+ * `connections.stop_timeout` to complete. Poll until `rpcrdma_is_stopped`.
+ *
+ * Thread: polling.
+ */
+int rpcrdma_session_close(rpcrdma_session *session);
+
+/**
+ * Begins a call of a client or shard. `cookie` comes back with its completion: in a poll of the
+ * client, or with the shard's `on_reply`. A call under construction is discarded.
+ *
+ * Thread: polling, or in `on_turn`.
+ */
+int rpcrdma_begin_call(struct rpcrdma_polled *polled,
+                       struct rpcrdma_connection connection,
+                       uint64_t cookie,
+                       struct rpcrdma_call **call);
+
+/**
+ * Begins a call of a client or shard, writes `len` bytes and their padding behind transaction id
+ * and message type, and submits it, in one call: the fast way for calls without placed data and
+ * wants. The bytes begin with the RPC header of the call, which a program may prepare once.
+ * `reply_payload_max` is that of `rpcrdma_call_reply_payload_max`; 0 for the default. Of a call
+ * that is refused nothing is kept.
+ *
+ * Thread: polling, or in `on_turn`.
+ */
+int rpcrdma_send(struct rpcrdma_polled *polled,
+                 struct rpcrdma_connection connection,
+                 uint64_t cookie,
+                 const uint8_t *data,
+                 size_t len,
+                 uint32_t reply_payload_max);
+
+/**
+ * Ends a call before its reply: it completes with `RPCRDMA_E_CANCELLED` in the next poll, unless
+ * its reply arrives first. `RPCRDMA_E_NOTHING` if it is over, `RPCRDMA_E_INVALID` if the id is not
+ * of this shard, client or session.
+ *
+ * Thread: polling, or in `on_turn`.
+ */
+int rpcrdma_cancel(struct rpcrdma_polled *polled, struct rpcrdma_call_id call);
 
 /**
  * Answers a deferred call: calls `answer` with a reply, which it answers as `on_call` does. Takes
@@ -1633,82 +1868,70 @@ int rpcrdma_turn_cancel(struct rpcrdma_turn *turn, struct rpcrdma_call_id call);
  *
  * `RPCRDMA_E_NO_PEER` if the connection has ended or the ticket is of another shard,
  * `RPCRDMA_E_BUSY` if no send slot is free; then `answer` is not called, and the ticket stays with
- * the program. `answer` must not use the turn; it may defer the call again, to the same `ticket`.
+ * the program. `answer` must not use the shard; it may defer the call again, to the same `ticket`.
  *
- * Thread: that of the turn.
+ * Thread: polling, or in `on_turn`.
  */
-int rpcrdma_turn_resume(struct rpcrdma_turn *turn,
-                        struct rpcrdma_ticket *ticket,
-                        void (*answer)(void *arg, struct rpcrdma_reply *reply),
-                        void *arg);
+int rpcrdma_ticket_resume(struct rpcrdma_polled *polled,
+                          struct rpcrdma_ticket *ticket,
+                          void (*answer)(void *arg, struct rpcrdma_reply *reply),
+                          void *arg);
 
 /**
- * As `rpcrdma_handle_finish`, at once. The results are those of `rpcrdma_turn_resume`.
+ * As `rpcrdma_handle_finish`, at once. The results are those of `rpcrdma_ticket_resume`.
  *
- * Thread: that of the turn.
+ * Thread: polling, or in `on_turn`.
  */
-int rpcrdma_turn_finish(struct rpcrdma_turn *turn,
-                        struct rpcrdma_ticket *ticket,
-                        const struct rpcrdma_finished *finished);
+int rpcrdma_ticket_finish(struct rpcrdma_polled *polled,
+                          struct rpcrdma_ticket *ticket,
+                          const struct rpcrdma_finished *finished);
 
 /**
  * Whether a ticket can still be answered.
  *
- * Thread: that of the turn.
+ * Thread: polling, or in `on_turn`.
  */
-bool rpcrdma_turn_is_open(struct rpcrdma_turn *turn, const struct rpcrdma_ticket *ticket);
+bool rpcrdma_ticket_is_open(struct rpcrdma_polled *polled, const struct rpcrdma_ticket *ticket);
 
 /**
  * A registered buffer of the configured length (`memory.bulk`): `loan` receives it.
  * `RPCRDMA_E_NO_BUFFER` if none is free.
  *
- * Thread: that of the turn.
+ * Thread: polling, or in `on_turn`.
  */
-int rpcrdma_turn_buffer(struct rpcrdma_turn *turn, struct rpcrdma_loan *loan);
+int rpcrdma_buffer(struct rpcrdma_polled *polled, struct rpcrdma_loan *loan);
 
 /**
  * Returns a loan, without the atomic operations of `rpcrdma_loan_free`. Takes it.
  *
- * Thread: that of the turn.
+ * Thread: polling, or in `on_turn`.
  */
-int rpcrdma_turn_release(struct rpcrdma_turn *turn, struct rpcrdma_loan *loan);
+int rpcrdma_release(struct rpcrdma_polled *polled, struct rpcrdma_loan *loan);
 
 /**
  * The address of a peer, as text with a NUL at its end, in at most `len` bytes; that of the
  * listener if this side has connected.
  *
- * Thread: that of the turn.
+ * Thread: polling, or in `on_turn`.
  */
-int rpcrdma_turn_address(struct rpcrdma_turn *turn,
+int rpcrdma_peer_address(struct rpcrdma_polled *polled,
                          struct rpcrdma_connection connection,
                          char *text,
                          size_t len);
 
 /**
- * The limits of a peer. `RPCRDMA_E_NO_PEER` if the connection has ended.
+ * The limits of a peer, and the credits that are free. `RPCRDMA_E_NO_PEER` if the connection has
+ * ended.
  *
- * Thread: that of the turn.
+ * Thread: polling, or in `on_turn`.
  */
-int rpcrdma_turn_limits(struct rpcrdma_turn *turn,
+int rpcrdma_peer_limits(struct rpcrdma_polled *polled,
                         struct rpcrdma_connection connection,
                         struct rpcrdma_limits *limits);
 
 /**
- * Transmissions that may be sent to a peer now; 0 if the connection has ended.
- *
- * Thread: that of the turn.
- */
-uint32_t rpcrdma_turn_credits(struct rpcrdma_turn *turn, struct rpcrdma_connection connection);
-
-/**
- * How many items were placed outside of the payload stream.
- *
- * Thread: callback.
- */
-size_t rpcrdma_message_placed_count(const struct rpcrdma_message *message);
-
-/**
- * A placed item, in stream order. `RPCRDMA_E_NOTHING` behind the last.
+ * An item that was placed outside of the payload stream, in stream order. `RPCRDMA_E_NOTHING`
+ * behind the last.
  *
  * Thread: callback.
  */
@@ -1744,22 +1967,6 @@ int rpcrdma_message_take(struct rpcrdma_message *message,
  * Thread: callback.
  */
 int rpcrdma_request_address(const struct rpcrdma_request *request, char *text, size_t len);
-
-/**
- * The xid of a call that is over, to repeat it with; 0 for a call of a session.
- *
- * Thread: callback.
- */
-uint32_t rpcrdma_completion_xid(const struct rpcrdma_completion *completion);
-
-/**
- * What went wrong with the connection of a call without a reply, as `rpcrdma_status`: why it was
- * lost (`RPCRDMA_E_CONNECTION_LOST`), or why there was none until the deadline
- * (`RPCRDMA_E_DEADLINE`). 0 if that is not the reason.
- *
- * Thread: callback.
- */
-int rpcrdma_completion_cause(const struct rpcrdma_completion *completion);
 
 /**
  * Takes back the result buffer of a want, by the order of requests; once. Writes at most
@@ -1824,20 +2031,6 @@ int rpcrdma_get_u32(struct rpcrdma_reader *reader, uint32_t *value);
 int rpcrdma_get_u64(struct rpcrdma_reader *reader, uint64_t *value);
 
 /**
- * An integer. `RPCRDMA_E_END` if the message ends before.
- *
- * Thread: callback.
- */
-int rpcrdma_get_i32(struct rpcrdma_reader *reader, int32_t *value);
-
-/**
- * A hyper integer. `RPCRDMA_E_END` if the message ends before.
- *
- * Thread: callback.
- */
-int rpcrdma_get_i64(struct rpcrdma_reader *reader, int64_t *value);
-
-/**
  * A boolean, or the word in front of optional data, behind which the value follows if it is true.
  * `RPCRDMA_E_BAD_BOOL` if it is neither 0 nor 1, `RPCRDMA_E_END` if the message ends before.
  *
@@ -1868,6 +2061,22 @@ int rpcrdma_get_opaque(struct rpcrdma_reader *reader, uint8_t *out, size_t capac
  * Thread: callback.
  */
 int rpcrdma_get_some(struct rpcrdma_reader *reader, size_t len_max, struct rpcrdma_slice *slice);
+
+/**
+ * A string (count, bytes, padding), copied to `out` with a NUL at its end, in at most `capacity`
+ * bytes. `RPCRDMA_E_OPAQUE_TOO_LONG` if it is longer: only the count is read. `RPCRDMA_E_OTHER` if
+ * there is a NUL in it.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_get_string(struct rpcrdma_reader *reader, char *out, size_t capacity);
+
+/**
+ * Bytes without padding, copied to `out`.
+ *
+ * Thread: callback.
+ */
+int rpcrdma_get_bytes(struct rpcrdma_reader *reader, uint8_t *out, size_t len);
 
 /**
  * Skips `len` bytes.
@@ -1967,184 +2176,6 @@ int rpcrdma_reply_deny(struct rpcrdma_reply *reply, int status);
 void rpcrdma_ticket_drop(struct rpcrdma_ticket *ticket);
 
 /**
- * The peer whose call it answers; none for a ticket that was given away.
- *
- * Thread: any.
- */
-struct rpcrdma_connection rpcrdma_ticket_connection(const struct rpcrdma_ticket *ticket);
-
-/**
- * The transaction id of the call; 0 for a ticket that was given away.
- *
- * Thread: any.
- */
-uint32_t rpcrdma_ticket_xid(const struct rpcrdma_ticket *ticket);
-
-/**
- * A client for the calling thread to poll.
- *
- * Thread: one at a time; the calling thread polls it.
- */
-int rpcrdma_client_new(struct rpcrdma_engine *engine, struct rpcrdma_client **client);
-
-/**
- * Ends a client at once, with its connections. NULL is ignored. Inside a callback of the
- * client it does nothing.
- *
- * Thread: polling.
- */
-void rpcrdma_client_free(struct rpcrdma_client *client);
-
-/**
- * Connects and waits until calls can be made. Completions of other calls that arrive meanwhile
- * are lost: connect first. Needs an engine with a control thread.
- *
- * Thread: polling.
- */
-int rpcrdma_client_connect(struct rpcrdma_client *client,
-                           const char *to,
-                           struct rpcrdma_connection *connection);
-
-/**
- * Requests a connection; `rpcrdma_client_connected` returns the outcome after some polls.
- *
- * Thread: polling.
- */
-int rpcrdma_client_begin_connect(struct rpcrdma_client *client, const char *to, uint64_t *attempt);
-
-/**
- * The outcome of an attempt to connect, once: 0 with `connection`, `RPCRDMA_E_PENDING` if it is
- * open (or was returned), otherwise why there is none.
- *
- * Thread: polling.
- */
-int rpcrdma_client_connected(struct rpcrdma_client *client,
-                             uint64_t attempt,
-                             struct rpcrdma_connection *connection);
-
-/**
- * Begins a call. `cookie` comes back with its completion. A call under construction is discarded.
- *
- * Thread: polling.
- */
-int rpcrdma_client_call(struct rpcrdma_client *client,
-                        struct rpcrdma_connection connection,
-                        uint64_t cookie,
-                        struct rpcrdma_call **call);
-
-/**
- * Begins a call, writes `len` bytes and their padding behind transaction id and message type, and
- * submits it, in one call: the fast way for calls without placed data and wants. The bytes begin
- * with the RPC header of the call, which a program may prepare once. `reply_payload_max` is that of
- * `rpcrdma_call_reply_payload_max`; 0 for the default. Of a call that is refused nothing is kept.
- *
- * Thread: polling.
- */
-int rpcrdma_client_send(struct rpcrdma_client *client,
-                        struct rpcrdma_connection connection,
-                        uint64_t cookie,
-                        const uint8_t *data,
-                        size_t len,
-                        uint32_t reply_payload_max);
-
-/**
- * Ends a call before its reply: it completes with `RPCRDMA_E_CANCELLED` in the next poll, unless
- * its reply arrives first. `RPCRDMA_E_NOTHING` if it is over, `RPCRDMA_E_INVALID` if the id is not
- * of this client.
- *
- * Thread: polling.
- */
-int rpcrdma_client_cancel(struct rpcrdma_client *client, struct rpcrdma_call_id call);
-
-/**
- * Sends submitted calls, processes arrivals and passes every completion to `done`: 1 if there was
- * work, 0 if not. Never blocks. `done` must not use the client.
- *
- * Thread: polling.
- */
-int rpcrdma_client_poll(struct rpcrdma_client *client,
-                        uint64_t now_ns,
-                        rpcrdma_on_completion done,
-                        void *arg);
-
-/**
- * As `rpcrdma_client_poll`, until there was work, at most `timeout_ns`; with the clock of
- * `rpcrdma_now`. After some ten microseconds without work the thread sleeps.
- *
- * Thread: polling.
- */
-int rpcrdma_client_poll_for(struct rpcrdma_client *client,
-                            uint64_t timeout_ns,
-                            rpcrdma_on_completion done,
-                            void *arg);
-
-/**
- * A registered buffer of the configured length: `loan` receives it. `RPCRDMA_E_NO_BUFFER` if none
- * is free.
- *
- * Thread: polling.
- */
-int rpcrdma_client_buffer(struct rpcrdma_client *client, struct rpcrdma_loan *loan);
-
-/**
- * Returns a loan, without the atomic operations of `rpcrdma_loan_free`. Takes it.
- *
- * Thread: polling.
- */
-int rpcrdma_client_release(struct rpcrdma_client *client, struct rpcrdma_loan *loan);
-
-/**
- * Sleeps, or not, as `engine.idle` says, after a poll that was `busy` (not 0) or not; at most
- * `timeout_ns`. 1 if the thread has yielded its core: read the clock anew; otherwise 0.
- *
- * Thread: polling.
- */
-int rpcrdma_client_idle(struct rpcrdma_client *client,
-                        int busy,
-                        uint64_t now_ns,
-                        uint64_t timeout_ns);
-
-/**
- * Announces that the thread is about to sleep in an event loop, and looks once more: 0 if there is
- * work, so poll; 1 if the thread may sleep until `rpcrdma_client_fd` is readable, at most `most_ns`
- * (`UINT64_MAX` without a limit), and then polls. Submit first, then arm.
- *
- * Thread: polling.
- */
-int rpcrdma_client_arm(struct rpcrdma_client *client, uint64_t now_ns, uint64_t *most_ns);
-
-/**
- * The descriptor that ends the sleep announced by `rpcrdma_client_arm`, for epoll or poll. It is
- * level-triggered, and the client's: do not close it. Negative on failure.
- *
- * Thread: any.
- */
-int rpcrdma_client_fd(struct rpcrdma_client *client);
-
-/**
- * Waits until there may be something to do, at most `timeout_ns`.
- *
- * Thread: polling.
- */
-int rpcrdma_client_wait(struct rpcrdma_client *client, uint64_t timeout_ns);
-
-/**
- * The shard behind it, for memory, tickets and limits. It ends with the next call on the client.
- * NULL for NULL.
- *
- * Thread: polling.
- */
-struct rpcrdma_turn *rpcrdma_client_turn(struct rpcrdma_client *client, uint64_t now_ns);
-
-/**
- * The handle to reach it from other threads. It ends with the client: clone it to keep it for
- * longer. NULL for NULL.
- *
- * Thread: any.
- */
-const struct rpcrdma_handle *rpcrdma_client_handle(struct rpcrdma_client *client);
-
-/**
  * The payload to write. NULL if there is no call.
  *
  * Thread: that of the call's owner.
@@ -2241,40 +2272,11 @@ int rpcrdma_call_discard(struct rpcrdma_call *call);
 int rpcrdma_call_want(struct rpcrdma_call *call, uint32_t len_min, uint32_t len_max);
 
 /**
- * As `rpcrdma_call_want`, but the peer writes the item to a result buffer by RDMA Write. It has
- * `count` pieces, in all at least `len_max` bytes. Takes the loans, which come back by
- * `rpcrdma_completion_take_sink`.
+ * As `rpcrdma_call_want`, with a result buffer. Takes its loans.
  *
  * Thread: that of the call's owner.
  */
-int rpcrdma_call_want_into(struct rpcrdma_call *call,
-                           uint32_t len_min,
-                           uint32_t len_max,
-                           struct rpcrdma_loan *sink,
-                           size_t count);
-
-/**
- * As `rpcrdma_call_want_into`, but the peer may choose to place the item by Send.
- *
- * Thread: that of the call's owner.
- */
-int rpcrdma_call_want_either(struct rpcrdma_call *call,
-                             uint32_t len_min,
-                             uint32_t len_max,
-                             struct rpcrdma_loan *sink,
-                             size_t count);
-
-/**
- * As `rpcrdma_call_want_into`, but the peer places an item of at most `sent_max` bytes by Send.
- *
- * Thread: that of the call's owner.
- */
-int rpcrdma_call_want_by_size(struct rpcrdma_call *call,
-                              uint32_t len_min,
-                              uint32_t len_max,
-                              uint32_t sent_max,
-                              struct rpcrdma_loan *sink,
-                              size_t count);
+int rpcrdma_call_want_into(struct rpcrdma_call *call, const struct rpcrdma_want *want);
 
 /**
  * Writes an unsigned integer.
@@ -2289,35 +2291,6 @@ void rpcrdma_put_u32(struct rpcrdma_payload *payload, uint32_t value);
  * Thread: that of the message.
  */
 void rpcrdma_put_u64(struct rpcrdma_payload *payload, uint64_t value);
-
-/**
- * Writes an integer.
- *
- * Thread: that of the message.
- */
-void rpcrdma_put_i32(struct rpcrdma_payload *payload, int32_t value);
-
-/**
- * Writes a hyper integer.
- *
- * Thread: that of the message.
- */
-void rpcrdma_put_i64(struct rpcrdma_payload *payload, int64_t value);
-
-/**
- * Writes a boolean, or the word in front of optional data, behind which the value follows if it is
- * true.
- *
- * Thread: that of the message.
- */
-void rpcrdma_put_bool(struct rpcrdma_payload *payload, bool value);
-
-/**
- * Writes a string, which ends with a NUL: count, bytes, padding. NULL is the empty string.
- *
- * Thread: that of the message.
- */
-void rpcrdma_put_string(struct rpcrdma_payload *payload, const char *text);
 
 /**
  * Writes variable-length opaque data or a string: count, bytes, padding. Where `data` is NULL
@@ -2352,20 +2325,14 @@ void rpcrdma_put_call_header(struct rpcrdma_payload *payload,
 void rpcrdma_put_reply_header(struct rpcrdma_payload *payload);
 
 /**
- * Writes the count of variable-length opaque data, and sends the bytes from their place. They go
- * to placement segments or memory of the peer if it asks for that, and follow in line otherwise.
- * Takes the loan, which returns to its pool when the message has left.
+ * Writes the count of variable-length opaque data, and sends the bytes from their place: one data
+ * item in `count` pieces. They go to placement segments or memory of the peer if it asks for that,
+ * and follow in line otherwise. Takes all loans, which return to their pools when the message has
+ * left, or none.
  *
  * Thread: that of the message.
  */
-int rpcrdma_place(struct rpcrdma_payload *payload, struct rpcrdma_loan *loan);
-
-/**
- * As `rpcrdma_place`, for one data item in several pieces. Takes all loans, or none.
- *
- * Thread: that of the message.
- */
-int rpcrdma_place_pieces(struct rpcrdma_payload *payload, struct rpcrdma_loan *loans, size_t count);
+int rpcrdma_place(struct rpcrdma_payload *payload, struct rpcrdma_loan *loans, size_t count);
 
 /**
  * As `rpcrdma_place`, for a part of constant bytes, which stay in place.
@@ -2385,7 +2352,7 @@ int rpcrdma_place_bytes(struct rpcrdma_payload *payload,
 uint32_t rpcrdma_position(struct rpcrdma_payload *payload);
 
 /**
- * Returns a loan to its pool. `rpcrdma_turn_release` costs less on the pool's own thread. A loan
+ * Returns a loan to its pool. `rpcrdma_release` costs less on the pool's own thread. A loan
  * whose `data` is NULL is ignored. A loan may outlive its shard and engine.
  *
  * Thread: any.
@@ -2421,156 +2388,46 @@ struct rpcrdma_slice rpcrdma_bytes_slice(const struct rpcrdma_bytes *bytes);
  */
 void rpcrdma_bytes_free(struct rpcrdma_bytes *bytes);
 
-/**
- * A session over a client without connections, which it takes: `*client` becomes NULL. It connects
- * with its first poll. If the options do not fit (`RPCRDMA_E_CONFIG`), the client is freed; after
- * other failures it stays. All `addresses` are those of one service, in the order of preference.
- * `options` may be NULL.
- *
- * Thread: polling, of the client.
- */
-int rpcrdma_session_new(struct rpcrdma_client **client,
-                        const char *const *addresses,
-                        size_t count,
-                        const struct rpcrdma_session_options *options,
-                        struct rpcrdma_session **session);
-
-/**
- * Ends a session at once, with its connections and calls. NULL is ignored. Inside a callback of
- * the session it does nothing.
- *
- * Thread: polling.
- */
-void rpcrdma_session_free(struct rpcrdma_session *session);
-
-/**
- * Begins a call. `cookie` comes back with its completion. A call under construction is discarded.
- * The call is sent with the next poll after `rpcrdma_call_submit`, or kept until there are a
- * connection and credits.
- *
- * Thread: polling.
- */
-int rpcrdma_session_call(struct rpcrdma_session *session,
-                         uint64_t cookie,
-                         struct rpcrdma_call **call);
-
-/**
- * Ends a call before its reply, as `rpcrdma_client_cancel`.
- *
- * Thread: polling.
- */
-int rpcrdma_session_cancel(struct rpcrdma_session *session, struct rpcrdma_call_id call);
-
-/**
- * Connects, sends what waits and was submitted, and passes every completion to `done`: 1 if there
- * was work, 0 if not. Never blocks. `done` must not use the session.
- *
- * Thread: polling.
- */
-int rpcrdma_session_poll(struct rpcrdma_session *session,
-                         uint64_t now_ns,
-                         rpcrdma_on_completion done,
-                         void *arg);
-
-/**
- * As `rpcrdma_session_poll`, until there was work, at most `timeout_ns`; with the clock of
- * `rpcrdma_now`.
- *
- * Thread: polling.
- */
-int rpcrdma_session_poll_for(struct rpcrdma_session *session,
-                             uint64_t timeout_ns,
-                             rpcrdma_on_completion done,
-                             void *arg);
-
-/**
- * What happened to its connections, oldest first. `RPCRDMA_E_NOTHING` if there is nothing new. Of
- * more than 256 that the program does not ask for, the oldest are forgotten.
- *
- * Thread: polling.
- */
-int rpcrdma_session_next_event(struct rpcrdma_session *session,
-                               struct rpcrdma_session_event *event);
-
-/**
- * Connections that are up.
- *
- * Thread: polling.
- */
-size_t rpcrdma_session_connections(struct rpcrdma_session *session);
-
-/**
- * Calls that are not completed: under way or waiting.
- *
- * Thread: polling.
- */
-size_t rpcrdma_session_open_calls(struct rpcrdma_session *session);
-
-/**
- * Stops: calls that wait complete with `RPCRDMA_E_CLOSED`, calls under way have
- * `connections.stop_timeout` to complete. Poll until `rpcrdma_session_is_closed`.
- *
- * Thread: polling.
- */
-int rpcrdma_session_close(struct rpcrdma_session *session);
-
-/**
- * Whether all is over.
- *
- * Thread: polling.
- */
-bool rpcrdma_session_is_closed(struct rpcrdma_session *session);
-
-/**
- * Waits until there may be something to do, at most `timeout_ns`.
- *
- * Thread: polling.
- */
-int rpcrdma_session_wait(struct rpcrdma_session *session, uint64_t timeout_ns);
-
-/**
- * The shard behind it, for memory, tickets and limits. It ends with the next call on the session.
- * NULL for NULL.
- *
- * Thread: polling.
- */
-struct rpcrdma_turn *rpcrdma_session_turn(struct rpcrdma_session *session, uint64_t now_ns);
-
-/**
- * The handle to reach it from other threads. It ends with the session: clone it to keep it for
- * longer. NULL for NULL.
- *
- * Thread: any.
- */
-const struct rpcrdma_handle *rpcrdma_session_handle(struct rpcrdma_session *session);
-
-/**
- * Sleeps, or not, as `engine.idle` says, after a poll that was `busy` (not 0) or not. It ends for
- * everything that is due. 1 if the thread has yielded its core: read the clock anew; otherwise 0.
- *
- * Thread: polling.
- */
-int rpcrdma_session_idle(struct rpcrdma_session *session, int busy, uint64_t now_ns);
-
-/**
- * Announces that the thread is about to sleep in an event loop, and looks once more: 0 if there is
- * work, so poll; 1 if the thread may sleep until `rpcrdma_session_fd` is readable, at most
- * `most_ns` (`UINT64_MAX` without a limit), and then polls. Submit first, then arm.
- *
- * Thread: polling.
- */
-int rpcrdma_session_arm(struct rpcrdma_session *session, uint64_t now_ns, uint64_t *most_ns);
-
-/**
- * The descriptor that ends the sleep announced by `rpcrdma_session_arm`, for epoll or poll. It is
- * level-triggered, and the session's: do not close it. Negative on failure.
- *
- * Thread: any.
- */
-int rpcrdma_session_fd(struct rpcrdma_session *session);
-
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus
 
 #endif  /* RPCRDMA_H */
+
+#ifndef RPCRDMA_INLINE
+#define RPCRDMA_INLINE
+
+/* Values of XDR that are written and read by the functions above. */
+
+/** Writes an integer. */
+static inline void rpcrdma_put_i32(rpcrdma_payload *payload, int32_t value) {
+    rpcrdma_put_u32(payload, (uint32_t)value);
+}
+
+/** Writes a hyper integer. */
+static inline void rpcrdma_put_i64(rpcrdma_payload *payload, int64_t value) {
+    rpcrdma_put_u64(payload, (uint64_t)value);
+}
+
+/** Writes a boolean, or the word in front of optional data, behind which the value follows if it is
+ * true. */
+static inline void rpcrdma_put_bool(rpcrdma_payload *payload, bool value) {
+    rpcrdma_put_u32(payload, value ? 1 : 0);
+}
+
+/** Writes a string, which ends with a NUL: count, bytes, padding. NULL is the empty string. */
+static inline void rpcrdma_put_string(rpcrdma_payload *payload, const char *text) {
+    rpcrdma_put_opaque(payload, (const uint8_t *)text, text != NULL ? strlen(text) : 0);
+}
+
+/** Reads an integer. */
+static inline int rpcrdma_get_i32(rpcrdma_reader *reader, int32_t *value) {
+    return rpcrdma_get_u32(reader, (uint32_t *)value);
+}
+
+/** Reads a hyper integer. */
+static inline int rpcrdma_get_i64(rpcrdma_reader *reader, int64_t *value) {
+    return rpcrdma_get_u64(reader, (uint64_t *)value);
+}
+
+#endif /* RPCRDMA_INLINE */

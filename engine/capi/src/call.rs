@@ -1,38 +1,18 @@
-//! A call being written, of a client, a turn or a session.
+//! A call being written, of a client, a shard or a session.
 
 use core::ffi::c_int;
-use core::mem::{MaybeUninit, transmute};
-use core::ptr::NonNull;
+use core::mem::MaybeUninit;
 
-use ::rpcrdma_engine::{CallBuilder, CallHandle, OwnedCall, Resend, SINK_PIECES_MAX, Turn, Unsent};
+use ::rpcrdma_engine::{CallBuilder, OwnedCall, Resend, SINK_PIECES_MAX, Unsent};
 
 use crate::arguments::{OK, array, given};
 use crate::call_id::rpcrdma_call_id;
 use crate::failure::{Failure, fail, invalid, plain};
 use crate::loan::{loan_of, rpcrdma_loan, write_loans};
-use crate::message::rpcrdma_connection;
 use crate::payload::{Draft, Kept, rpcrdma_payload};
+use crate::polled::{self, rpcrdma_call};
 use crate::provider::{AnySessionCall, each};
 use crate::status::rpcrdma_status::{RPCRDMA_E_INCOMPLETE, RPCRDMA_E_NOTHING};
-
-/// A call under construction. It belongs to the client, turn or session that began it, which has
-/// one at a time: beginning another discards it. Until it is submitted or discarded, its owner does
-/// nothing else (`RPCRDMA_E_INVALID`): take buffers before.
-pub struct rpcrdma_call {
-    pub(crate) payload: rpcrdma_payload,
-    /// Whose it is.
-    owner: Lender,
-    /// The number of its shard.
-    shard: u32,
-    connection: rpcrdma_connection,
-    cookie: u64,
-    deadline: Option<u64>,
-    /// If the program has chosen one.
-    xid: Option<u32>,
-    resend: Resend,
-    /// Results requested so far.
-    wants: usize,
-}
 
 /// What becomes of a call of a session when its connection is lost.
 #[repr(C)]
@@ -52,82 +32,21 @@ pub const RPCRDMA_SINK_PIECES_MAX: usize = 16;
 
 const _: () = assert!(SINK_PIECES_MAX == RPCRDMA_SINK_PIECES_MAX);
 const _: () = assert!(rpcrdma_engine::message::wanted::WANTS_MAX == RPCRDMA_WANTS_MAX);
+
 impl rpcrdma_call {
-    /// The place of calls without an owner.
-    pub(crate) fn nothing() -> rpcrdma_call {
-        rpcrdma_call::of(Lender::Nothing, 0)
-    }
-
-    /// The place of the calls of `owner`, the shard with this number, one after the other.
-    pub(crate) fn of(owner: Lender, shard: u32) -> rpcrdma_call {
-        rpcrdma_call {
-            payload: rpcrdma_payload(Draft::Nothing),
-            owner,
-            shard,
-            connection: rpcrdma_connection::NONE,
-            cookie: 0,
-            deadline: None,
-            xid: None,
-            resend: Resend::Never,
-            wants: 0,
-        }
-    }
-
-    /// Whose it is.
-    pub(crate) fn owner(&mut self) -> &mut Lender {
-        &mut self.owner
-    }
-
-    /// Begins a call in its place, which is empty.
-    #[inline(always)]
-    pub(crate) fn begin(
-        &mut self,
-        builder: CallBuilder<'_>,
-        connection: rpcrdma_connection,
-        cookie: u64,
-    ) -> &mut rpcrdma_call {
-        // SAFETY: only the lifetime changes. The call ends before what it borrows from is used
-        // again: `Polled` and `rpcrdma_turn` see to that.
-        let builder = unsafe { transmute::<CallBuilder<'_>, CallBuilder<'static>>(builder) };
-        self.payload.0.set(Draft::Call(builder));
-        (self.connection, self.cookie, self.wants) = (connection, cookie, 0);
-        (self.deadline, self.xid) = (None, None);
-        self
-    }
-
-    /// Begins a call of a session in its place, which is empty.
-    #[inline(always)]
-    pub(crate) fn begin_for_session(
-        &mut self,
-        draft: AnySessionCall,
-        cookie: u64,
-    ) -> &mut rpcrdma_call {
-        self.payload.0.set(Draft::Session(draft));
-        (self.cookie, self.resend, self.wants) = (cookie, Resend::Never, 0);
-        self
-    }
-
-    /// Discards the call that is in its place.
-    #[inline(always)]
-    pub(crate) fn clear(&mut self) {
-        if !matches!(self.payload.0, Draft::Nothing) {
-            self.payload.0 = Draft::Nothing;
-        }
-    }
-
-    /// Whether a call is under construction, which borrows from its owner.
-    #[inline(always)]
-    pub(crate) fn is_open(&self) -> bool {
-        !matches!(self.payload.0, Draft::Nothing | Draft::Answered(_) | Draft::Kept(_))
-    }
-
     pub(crate) fn takes_want(&mut self) -> bool {
         let takes = self.is_open() && self.wants < RPCRDMA_WANTS_MAX;
         self.wants += usize::from(takes);
         takes
     }
 
-    /// Sends a call of a client or turn.
+    /// The number of its shard.
+    fn shard(&self) -> u32 {
+        // SAFETY: the call is this object's, which is there.
+        unsafe { &*self.owner }.handle().0.shard()
+    }
+
+    /// Sends a call of a client or shard.
     #[inline(always)]
     fn submit(
         &mut self,
@@ -135,7 +54,7 @@ impl rpcrdma_call {
         id: Option<&mut MaybeUninit<rpcrdma_call_id>>,
     ) -> c_int {
         if let Some(id) = id {
-            id.write(rpcrdma_call_id::of(builder.handle(), self.shard));
+            id.write(rpcrdma_call_id::of(builder.handle(), self.shard()));
         }
         match builder.try_submit() {
             Ok(()) => OK,
@@ -172,7 +91,7 @@ impl rpcrdma_call {
 
     fn submit_to_session(&mut self, draft: AnySessionCall) -> Result<rpcrdma_call_id, c_int> {
         match each!(AnySessionCall, draft, draft => draft.submit()) {
-            Ok(name) => Ok(rpcrdma_call_id::of(name, self.shard)),
+            Ok(name) => Ok(rpcrdma_call_id::of(name, self.shard())),
             Err(unsent) => {
                 let failure = Failure::NotAccepted(unsent.why());
                 let (cookie, resend) = (self.cookie, self.resend);
@@ -187,10 +106,15 @@ impl rpcrdma_call {
     #[cold]
     #[expect(clippy::result_large_err, reason = "what was not taken is given back, not lost")]
     fn submit_again(&mut self, kept: Box<Kept>) -> Result<rpcrdma_call_id, c_int> {
-        if let Err(number) = self.owner.look() {
-            self.payload.0 = Draft::Kept(kept);
-            return Err(number);
-        }
+        // SAFETY: the call is this object's, which is there.
+        let owner = unsafe { &*self.owner };
+        let object = match owner.with_kept_call() {
+            Ok(object) => object,
+            Err(number) => {
+                self.payload.0 = Draft::Kept(kept);
+                return Err(number);
+            }
+        };
         match *kept {
             Kept::Call { unsent, connection, cookie, deadline, xid } => {
                 let Some(mut call) = unsent.into_call() else {
@@ -199,18 +123,18 @@ impl rpcrdma_call {
                 if let Some(at) = deadline {
                     call.deadline(at);
                 }
-                let sent = self.owner.submit(|turn| match xid {
+                let sent = polled::with(object, |turn| match xid {
                     Some(xid) => turn.submit_with_xid(connection, cookie, xid, call),
                     None => turn.submit(connection, cookie, call),
-                })?;
-                sent.map(|name| rpcrdma_call_id::of(name, self.shard))
+                });
+                sent.map(|name| rpcrdma_call_id::of(name, self.shard()))
                     .map_err(|unsent| self.keep(unsent))
             }
             Kept::Session { unsent, cookie, resend } => {
                 let Some(call) = unsent.into_call() else {
                     return Err(plain(RPCRDMA_E_INCOMPLETE));
                 };
-                let mut draft = self.owner.session_call(cookie)?;
+                let mut draft = object.session()?.call(cookie);
                 each!(AnySessionCall, &mut draft, draft => {
                     **draft = call;
                     draft.resend(resend);
@@ -219,102 +143,6 @@ impl rpcrdma_call {
             }
         }
     }
-}
-
-/// A client, session or shard: what lends turns, and has calls.
-pub(crate) trait Owner {
-    /// Runs `act` with a turn at this time. What the program does meanwhile cannot use the object
-    /// again.
-    fn with(&self, now: u64, act: &mut dyn FnMut(&mut Turn<'_>)) -> Result<(), c_int>;
-
-    /// Whether a call that was refused can be sent now: not inside a callback of the object.
-    fn look(&self) -> Result<(), c_int>;
-
-    /// Begins a call.
-    #[expect(clippy::mut_from_ref, reason = "one call at a time: `Polled` sees to that")]
-    fn begin(
-        &self,
-        connection: rpcrdma_connection,
-        cookie: u64,
-    ) -> Result<&mut rpcrdma_call, c_int>;
-
-    /// Runs `act` with a turn, to send a call that was refused. The time has no effect on it.
-    fn submit(&self, act: &mut dyn FnMut(&mut Turn<'_>)) -> Result<(), c_int>;
-
-    /// A new call of a session.
-    fn session_call(&self, _cookie: u64) -> Result<AnySessionCall, c_int> {
-        Err(invalid("call"))
-    }
-}
-
-/// Whose a turn is, or a call.
-pub(crate) enum Lender {
-    Nothing,
-    /// A shard's, in `on_turn`.
-    Turn(NonNull<Turn<'static>>),
-    Object(NonNull<dyn Owner>),
-}
-
-impl Lender {
-    /// That of an object, which is there for as long as this.
-    pub(crate) fn of<T: Owner + 'static>(object: &T) -> Lender {
-        let object: NonNull<T> = NonNull::from(object);
-        Lender::Object(object)
-    }
-
-    /// What it is; it has no owner from now on.
-    pub(crate) fn take(&mut self) -> Lender {
-        core::mem::replace(self, Lender::Nothing)
-    }
-
-    /// Whether a call that was refused can be sent now.
-    fn look(&self) -> Result<(), c_int> {
-        match self {
-            Lender::Nothing => Err(invalid("call: the turn answers another one")),
-            Lender::Turn(_) => Ok(()),
-            // SAFETY: the call is the object's, which is there.
-            Lender::Object(object) => unsafe { object.as_ref() }.look(),
-        }
-    }
-
-    /// Sends a call that was refused before, by its turn.
-    fn submit(
-        &mut self,
-        submit: impl FnOnce(&mut Turn<'_>) -> Result<CallHandle, Unsent>,
-    ) -> Result<Result<CallHandle, Unsent>, c_int> {
-        match self {
-            Lender::Nothing => Err(invalid("call")),
-            // SAFETY: the turn is in its callback, and the call borrows nothing.
-            Lender::Turn(turn) => Ok(submit(unsafe { turn.as_mut() })),
-            Lender::Object(object) => {
-                // SAFETY: the call is the object's, which is there.
-                let object = unsafe { object.as_ref() };
-                once(submit, |submit| object.submit(submit))
-            }
-        }
-    }
-
-    /// A new call of the session.
-    fn session_call(&self, cookie: u64) -> Result<AnySessionCall, c_int> {
-        let Lender::Object(object) = self else { return Err(invalid("call")) };
-        // SAFETY: the call is the object's, which is there.
-        unsafe { object.as_ref() }.session_call(cookie)
-    }
-}
-
-/// What `act` returns, which `run` calls once if it succeeds.
-pub(crate) fn once<R>(
-    act: impl FnOnce(&mut Turn<'_>) -> R,
-    run: impl FnOnce(&mut dyn FnMut(&mut Turn<'_>)) -> Result<(), c_int>,
-) -> Result<R, c_int> {
-    let (mut act, mut done) = (Some(act), None);
-    run(&mut |turn| done = act.take().map(|act| act(turn)))?;
-    Ok(done.expect("it was called"))
-}
-
-#[cold]
-pub(crate) fn under_construction() -> c_int {
-    invalid("a call is under construction: submit or discard it first")
 }
 
 /// Writes by one of two functions.

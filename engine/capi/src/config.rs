@@ -12,17 +12,6 @@ use crate::status::rpcrdma_status::RPCRDMA_E_CONFIG;
 /// A checked configuration. Its keys are in docs/configuration.md.
 pub struct rpcrdma_config(pub(crate) Config);
 
-/// The default configuration.
-///
-/// Thread: any.
-#[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_config_default(
-    config: Option<&mut MaybeUninit<*mut rpcrdma_config>>,
-) -> c_int {
-    given!(config);
-    caught(|| give(config, rpcrdma_config(Config::default())))
-}
-
 /// The configuration of a file.
 ///
 /// Thread: any.
@@ -36,7 +25,7 @@ pub unsafe extern "C" fn rpcrdma_config_load(
     made(|| Config::load(path), config)
 }
 
-/// The configuration of a text, as a file would hold it.
+/// The configuration of a text, as a file would hold it. NULL is the default configuration.
 ///
 /// Thread: any.
 #[unsafe(no_mangle)]
@@ -44,8 +33,11 @@ pub unsafe extern "C" fn rpcrdma_config_parse(
     text: *const c_char,
     config: Option<&mut MaybeUninit<*mut rpcrdma_config>>,
 ) -> c_int {
-    // SAFETY: the program passes a text.
-    let text = value!(unsafe { arguments::text(text, "text") });
+    let text = match text.is_null() {
+        true => "",
+        // SAFETY: the program passes a text.
+        false => value!(unsafe { arguments::text(text, "text") }),
+    };
     made(|| Config::parse(text), config)
 }
 

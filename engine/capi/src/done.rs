@@ -1,9 +1,11 @@
 //! Completions of clients and sessions, on their way to the program.
 
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::ptr::{self, NonNull};
 
-use ::rpcrdma_engine::{Completion, Execution, Incoming, SessionCompletion, SessionError};
+use ::rpcrdma_engine::{
+    CallError, Completion, Execution, Incoming, Outage, SessionCompletion, SessionError,
+};
 
 use crate::arguments::OK;
 use crate::failure::{Failure, fail};
@@ -12,7 +14,7 @@ use crate::message::{
     rpcrdma_completion, rpcrdma_connection, rpcrdma_message, rpcrdma_on_completion,
 };
 use crate::status::rpcrdma_execution::{
-    self, RPCRDMA_EXECUTED, RPCRDMA_MAY_BE_EXECUTED, RPCRDMA_NOT_EXECUTED,
+    RPCRDMA_EXECUTED, RPCRDMA_MAY_BE_EXECUTED, RPCRDMA_NOT_EXECUTED,
 };
 
 /// The function of the program that gets completions.
@@ -31,12 +33,12 @@ impl Done {
     /// Reports a call of a client or shard.
     #[inline(always)]
     pub fn report(&self, mut done: Completion<'_>) {
-        let connection = rpcrdma_connection::of(done.peer());
+        let (connection, xid) = (rpcrdma_connection::of(done.peer()), done.xid());
         let cookie = done.cookie();
         let result = done.result().map(bytes_of);
-        let result = result.map_err(|error| (Failure::Call(error), error.execution()));
+        let result = result.map_err(|why| (Failure::Call(why), SessionError::Call(why)));
         let source = rpcrdma_message::Reply(NonNull::from(&mut done).cast());
-        self.report_of(cookie, connection, source, result);
+        self.report_of(cookie, connection, xid, source, result);
     }
 
     /// Reports a call of a session.
@@ -44,10 +46,9 @@ impl Done {
     pub fn report_of_session(&self, mut done: SessionCompletion<'_, '_>) {
         let cookie = done.cookie();
         let result = done.result().map(bytes_of);
-        let result =
-            result.map_err(|error: SessionError| (Failure::SessionCall(error), error.execution()));
+        let result = result.map_err(|why| (Failure::SessionCall(why), why));
         let source = rpcrdma_message::Session(NonNull::from(&mut done).cast());
-        self.report_of(cookie, rpcrdma_connection::NONE, source, result);
+        self.report_of(cookie, rpcrdma_connection::NONE, 0, source, result);
     }
 
     #[inline(always)]
@@ -55,36 +56,53 @@ impl Done {
         &self,
         cookie: u64,
         connection: rpcrdma_connection,
+        xid: u32,
         mut source: rpcrdma_message,
-        result: Result<rpcrdma_slice, (Failure, Execution)>,
+        result: Result<rpcrdma_slice, (Failure, SessionError)>,
     ) {
         let source = ptr::from_mut(&mut source);
-        let (status, execution, message, bytes) = match result {
-            Ok(bytes) => (OK, RPCRDMA_EXECUTED, source, bytes),
-            Err((failure, execution)) => {
-                (fail(failure), of(execution), ptr::null_mut(), rpcrdma_slice::NONE)
-            }
+        let mut completion = rpcrdma_completion {
+            cookie,
+            status: OK,
+            execution: RPCRDMA_EXECUTED as c_int,
+            message: source,
+            bytes: rpcrdma_slice::NONE,
+            connection,
+            xid,
+            cause: OK,
+            source,
         };
-        let execution = execution as core::ffi::c_int;
-        let mut completion =
-            rpcrdma_completion { cookie, status, execution, message, bytes, connection, source };
+        match result {
+            Ok(bytes) => completion.bytes = bytes,
+            Err((failure, why)) => failed(&mut completion, failure, why),
+        }
         // SAFETY: the program gave it for this; all that the completion points to stays during the
         // call, and nothing else uses it.
         unsafe { (self.callback)(self.arg, &mut completion) };
     }
 }
 
+/// States why there is no reply.
+#[cold]
+fn failed(completion: &mut rpcrdma_completion, failure: Failure, why: SessionError) {
+    completion.status = fail(failure);
+    completion.execution = match why.execution() {
+        Execution::NotExecuted => RPCRDMA_NOT_EXECUTED,
+        Execution::Unknown => RPCRDMA_MAY_BE_EXECUTED,
+    } as c_int;
+    completion.message = ptr::null_mut();
+    let cause = match why {
+        SessionError::Call(CallError::ConnectionLost(why, _))
+        | SessionError::DeadlineExceeded(Outage::Lost(why), _) => Failure::Close(why),
+        SessionError::DeadlineExceeded(Outage::NotConnected(why), _) => Failure::Connect(why),
+        _ => return,
+    };
+    completion.cause = cause.status().number();
+}
+
 #[inline(always)]
 pub(crate) fn bytes_of(incoming: &Incoming<'_>) -> rpcrdma_slice {
     incoming.contiguous().map_or(rpcrdma_slice::NONE, rpcrdma_slice::of)
-}
-
-#[cold]
-fn of(execution: Execution) -> rpcrdma_execution {
-    match execution {
-        Execution::NotExecuted => RPCRDMA_NOT_EXECUTED,
-        Execution::Unknown => RPCRDMA_MAY_BE_EXECUTED,
-    }
 }
 
 extern "C" fn forget(_arg: *mut c_void, _completion: *mut rpcrdma_completion) {}

@@ -5,20 +5,24 @@ use core::ffi::{c_char, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
 use core::time::Duration;
-use std::ffi::CString;
+use std::net::SocketAddr;
 
 use ::rpcrdma_engine::control::Admissions;
+use ::rpcrdma_engine::metrics::MetricsServer;
 use ::rpcrdma_engine::{
     Clock, Config, Engine, Fabric, Panicked, SetupError, ShmName, provider_for,
 };
 
-use crate::arguments::{OK, address, array, caught, give, given, taken_back, value, write_text};
+use crate::arguments::{
+    self, OK, address, array, caught, give, given, sized, taken_back, value, write_text,
+};
 use crate::config::rpcrdma_config;
-use crate::failure::{invalid, setup};
+use crate::failure::{c_text, invalid, setup, with_text};
 use crate::handle::rpcrdma_handle;
 use crate::handler::{Factory, rpcrdma_handler};
 use crate::provider::{AnyControl, AnyEngine, each};
 use crate::stats::{rpcrdma_counter, write_counters};
+use crate::status::rpcrdma_status::RPCRDMA_E_LISTEN;
 
 /// Room for any address as text, with its NUL.
 pub const RPCRDMA_ADDRESS_MAX: usize = 128;
@@ -33,57 +37,79 @@ pub struct rpcrdma_engine {
     /// Those with threads. In boxes: the program has pointers to them.
     #[expect(clippy::vec_box, reason = "a handle stays where it is when more shards start")]
     shards: Vec<Box<rpcrdma_handle>>,
+    /// Where its metrics are served, if they are.
+    metrics: Option<MetricsServer>,
 }
 
-/// Opens the device that the configuration names (`engine.provider`), with a control thread. "auto"
-/// opens the software fabric, which connects the shards and clients of one engine. The
-/// configuration is copied.
+/// How an engine is opened. 0 and NULL are the default of each field.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct rpcrdma_engine_options {
+    /// `sizeof(rpcrdma_engine_options)`.
+    pub size: usize,
+    /// Where the program is going to listen, or to connect to. If the configuration says "auto"
+    /// (`engine.provider`), the provider that leads there is opened: shared memory for "shm:...", an
+    /// RDMA device for an IP address that one has, or whose route begins at one, and TCP for another.
+    /// NULL: the software fabric, which connects the shards and clients of one engine.
+    pub address: *const c_char,
+    /// Called once for each thread of the engine that panics, and for each shard that panics while
+    /// the program polls it, with a text that ends with the call. The thread that panicked calls it,
+    /// at any time: it uses no function of the engine that is "one at a time" while another thread
+    /// may be in one, nor one that waits for a shard.
+    ///
+    /// A client, session or shard that the program polls may outlive `rpcrdma_engine_free`, and
+    /// still calls it: `arg` stays valid until the last of them is freed, too.
+    pub on_failure: Option<unsafe extern "C" fn(arg: *mut c_void, text: *const c_char)>,
+    /// For `on_failure`.
+    pub arg: *mut c_void,
+    /// If not 0, the first xids of shards and clients depend on it, for reproducible runs.
+    pub xid_seed: u64,
+    /// Without a control thread: the program calls `rpcrdma_engine_step`, for event loops of one
+    /// thread and for tests. `rpcrdma_engine_listen` and `rpcrdma_connect` do not wait for a step:
+    /// begin connecting, step and poll.
+    pub is_stepped: bool,
+    /// 0.
+    pub reserved: [u8; 7],
+}
+
+/// Opens the device that the configuration names (`engine.provider`), with a control thread. The
+/// configuration is copied; NULL is the default one. `options` may be NULL.
 ///
 /// Thread: any.
 #[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_engine_new(
+pub unsafe extern "C" fn rpcrdma_engine_new(
     config: Option<&rpcrdma_config>,
+    options: *const rpcrdma_engine_options,
     engine: Option<&mut MaybeUninit<*mut rpcrdma_engine>>,
 ) -> c_int {
-    open(config, true, engine)
-}
-
-/// As `rpcrdma_engine_new`, for a program that listens at this address, or connects to it. If the
-/// configuration says "auto", it opens the provider that leads there: shared memory for "shm:...", an
-/// RDMA device for an IP address that one has, or whose route begins at one, and TCP for another.
-/// `rpcrdma_engine_provider` states which. Without an address (NULL) both ends are in the program.
-///
-/// Thread: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_engine_new_for(
-    config: Option<&rpcrdma_config>,
-    at: *const c_char,
-    engine: Option<&mut MaybeUninit<*mut rpcrdma_engine>>,
-) -> c_int {
-    given!(config);
-    let at = if at.is_null() {
-        None
-    } else {
-        // SAFETY: the program passes a text.
-        Some(value!(unsafe { address(at) }))
+    given!(engine);
+    let options = match options.is_null() {
+        true => rpcrdma_engine_options::NONE,
+        // SAFETY: the program passes a structure with its size.
+        false => value!(unsafe { sized(options, rpcrdma_engine_options::NONE, "options") }),
     };
-    let mut raw = config.0.raw().clone();
-    raw.engine.provider = provider_for(&config.0, at).as_str().into();
-    let named = Config::try_from(raw).expect("the word of a provider is one of the key's");
-    open(Some(&rpcrdma_config(named)), true, engine)
-}
-
-/// As `rpcrdma_engine_new`, without a control thread: the program steps the control plane, for
-/// event loops of one thread and for tests. `rpcrdma_engine_listen` and `rpcrdma_client_connect`
-/// do not wait for a step: begin connecting, step and poll.
-///
-/// Thread: any.
-#[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_engine_new_stepped(
-    config: Option<&rpcrdma_config>,
-    engine: Option<&mut MaybeUninit<*mut rpcrdma_engine>>,
-) -> c_int {
-    open(config, false, engine)
+    let mut config = config.map_or_else(Config::default, |config| config.0.clone());
+    if !options.address.is_null() {
+        // SAFETY: the program passes a text.
+        let at = value!(unsafe { address(options.address) });
+        let mut raw = config.raw().clone();
+        raw.engine.provider = provider_for(&config, Some(at)).as_str().into();
+        config = Config::try_from(raw).expect("the word of a provider is one of the key's");
+    }
+    caught(|| match AnyEngine::open(config, !options.is_stepped) {
+        Ok((opened, control)) => {
+            if options.xid_seed != 0 {
+                each!(AnyEngine, &opened, it => it.seed_xids(options.xid_seed));
+            }
+            if let Some(report) = options.on_failure {
+                let reporter = Reporter { report, arg: options.arg };
+                let report = move |panicked: &Panicked| reporter.report(panicked);
+                each!(AnyEngine, &opened, it => it.on_failure(report));
+            }
+            give(engine, rpcrdma_engine::of(opened, control))
+        }
+        Err(error) => setup(&error),
+    })
 }
 
 /// Processes connection requests and events of an engine without a control thread; waits for them
@@ -101,20 +127,6 @@ pub extern "C" fn rpcrdma_engine_step(
         each!(AnyControl, control, control => control.step(Duration::from_nanos(timeout_ns)));
         OK
     })
-}
-
-/// Makes the first xids of shards and clients created from now on depend on `seed`, for
-/// reproducible runs.
-///
-/// Thread: one at a time.
-#[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_engine_seed_xids(
-    engine: Option<&mut rpcrdma_engine>,
-    seed: u64,
-) -> c_int {
-    given!(engine);
-    each!(AnyEngine, &engine.engine, engine => engine.seed_xids(seed));
-    OK
 }
 
 /// Stops all shards as `rpcrdma_engine_stop`, and frees the engine. Shards and clients that the
@@ -198,14 +210,6 @@ pub unsafe extern "C" fn rpcrdma_engine_start(
     })
 }
 
-/// How many shards were started.
-///
-/// Thread: one at a time.
-#[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_engine_shard_count(engine: Option<&rpcrdma_engine>) -> usize {
-    engine.map_or(0, |engine| engine.shards.len())
-}
-
 /// The handle of a started shard; NULL behind the last. It belongs to the engine: clone it to keep
 /// it for longer.
 ///
@@ -252,46 +256,12 @@ pub extern "C" fn rpcrdma_engine_provider(engine: Option<&rpcrdma_engine>) -> *c
     name.as_ptr()
 }
 
-/// Calls `report` once for each thread of the engine that panicked, and for each shard that panicked
-/// while the program polled it, with a text that ends with the call. Earlier ones are reported
-/// at once.
-/// The thread that panicked calls it, at any time: `report` uses no function of the engine that is "one
-/// at a time" while another thread may be in one, nor one that waits for a shard.
-///
-/// A client, session or shard that the program polls may outlive `rpcrdma_engine_free`, and then
-/// still calls `report`: `arg` stays valid until the last of them is freed, too.
+/// What became of the connection requests of peers, counted by outcome, and "panics" of its
+/// threads: writes at most `capacity` counters, and how many there are to `count`.
 ///
 /// Thread: one at a time.
 #[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_engine_on_failure(
-    engine: Option<&mut rpcrdma_engine>,
-    report: Option<unsafe extern "C" fn(arg: *mut c_void, text: *const c_char)>,
-    arg: *mut c_void,
-) -> c_int {
-    given!(engine, report);
-    let reporter = Reporter { report, arg };
-    caught(|| {
-        let report = move |panicked: &Panicked| reporter.report(panicked);
-        each!(AnyEngine, &engine.engine, engine => engine.on_failure(report));
-        OK
-    })
-}
-
-/// How many threads of the engine have panicked.
-///
-/// Thread: one at a time.
-#[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_engine_failures(engine: Option<&rpcrdma_engine>) -> usize {
-    let Some(engine) = engine else { return 0 };
-    each!(AnyEngine, &engine.engine, engine => engine.failures().len())
-}
-
-/// What became of the connection requests of peers, counted by outcome: writes at most `capacity`
-/// counters, and how many there are to `count`.
-///
-/// Thread: one at a time.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_engine_admissions(
+pub unsafe extern "C" fn rpcrdma_engine_stats(
     engine: Option<&rpcrdma_engine>,
     counters: *mut rpcrdma_counter,
     capacity: usize,
@@ -308,11 +278,44 @@ pub unsafe extern "C" fn rpcrdma_engine_admissions(
         (c"peer_full", peer_full),
         (c"busy", busy),
         (c"stopping", stopping),
+        (c"panics", each!(AnyEngine, &engine.engine, engine => engine.failures().len()) as u64),
     ];
     // SAFETY: the program passes so many places.
     let places = unsafe { array(counters.cast(), capacity) };
     count.write(write_counters(all.into_iter(), places));
     OK
+}
+
+/// Serves the metrics of all shards to Prometheus, over HTTP at `GET /metrics` of an address of IP
+/// such as "127.0.0.1:9464", on a thread of its own, until the engine is freed. Port 0 selects a
+/// free one. There is neither encryption nor authentication. `text` receives the address in use, as
+/// in `rpcrdma_engine_listen`. Serving them anew ends serving them where they were.
+///
+/// Thread: one at a time.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rpcrdma_engine_serve_metrics(
+    engine: Option<&mut rpcrdma_engine>,
+    at: *const c_char,
+    text: *mut c_char,
+    len: usize,
+) -> c_int {
+    given!(engine);
+    // SAFETY: the program passes a text.
+    let at = value!(unsafe { arguments::text(at, "at") });
+    let at: SocketAddr =
+        value!(at.parse().map_err(|_| invalid("at: no address of IP with a port")));
+    caught(|| {
+        engine.metrics = None;
+        match each!(AnyEngine, &engine.engine, engine => engine.metrics()).serve(at) {
+            Ok(server) => {
+                let at = server.address();
+                engine.metrics = Some(server);
+                // SAFETY: the program passes room for `len` bytes.
+                unsafe { write_text(&at, text, len) }
+            }
+            Err(error) => with_text(RPCRDMA_E_LISTEN, &error),
+        }
+    })
 }
 
 /// The time of the library's monotonic clock, in nanoseconds. It costs some ten nanoseconds.
@@ -324,30 +327,39 @@ pub extern "C" fn rpcrdma_now() -> u64 {
 }
 
 impl rpcrdma_engine {
-    /// An engine that the program steps, over this fabric: for programs in Rust that count.
+    /// An engine that the program steps, over this fabric, with the first xids of the seed: for
+    /// programs in Rust that count.
     ///
     /// # Errors
     /// As for `Engine::without_threads`.
     #[doc(hidden)]
-    pub fn stepped_over(fabric: Fabric, config: Config) -> Result<Box<Self>, SetupError> {
+    pub fn stepped_over(
+        fabric: Fabric,
+        config: Config,
+        xid_seed: u64,
+    ) -> Result<Box<Self>, SetupError> {
         let (engine, control) = Engine::without_threads(fabric, config)?;
+        engine.seed_xids(xid_seed);
         let (engine, control) = (AnyEngine::Fabric(engine), Some(AnyControl::Fabric(control)));
-        Ok(Box::new(rpcrdma_engine { engine, control, shards: Vec::new() }))
+        Ok(Box::new(rpcrdma_engine::of(engine, control)))
+    }
+
+    fn of(engine: AnyEngine, control: Option<AnyControl>) -> rpcrdma_engine {
+        rpcrdma_engine { engine, control, shards: Vec::new(), metrics: None }
     }
 }
 
-fn open(
-    config: Option<&rpcrdma_config>,
-    has_thread: bool,
-    engine: Option<&mut MaybeUninit<*mut rpcrdma_engine>>,
-) -> c_int {
-    given!(config, engine);
-    caught(|| match AnyEngine::open(config.0.clone(), has_thread) {
-        Ok((opened, control)) => {
-            give(engine, rpcrdma_engine { engine: opened, control, shards: Vec::new() })
-        }
-        Err(error) => setup(&error),
-    })
+impl rpcrdma_engine_options {
+    /// Each field has its default.
+    pub const NONE: rpcrdma_engine_options = rpcrdma_engine_options {
+        size: size_of::<rpcrdma_engine_options>(),
+        address: ptr::null(),
+        on_failure: None,
+        arg: ptr::null_mut(),
+        xid_seed: 0,
+        is_stepped: false,
+        reserved: [0; 7],
+    };
 }
 
 thread_local! {
@@ -379,7 +391,7 @@ unsafe impl Sync for Reporter {}
 
 impl Reporter {
     fn report(&self, panicked: &Panicked) {
-        let text = CString::new(panicked.to_string().replace('\0', " ")).unwrap_or_default();
+        let text = c_text(panicked);
         // SAFETY: the program gave it for this; the text stays during the call.
         unsafe { (self.report)(self.arg, text.as_ptr()) };
     }
@@ -391,13 +403,10 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use ::rpcrdma_engine::Address;
+
     use super::*;
-    use crate::client::{rpcrdma_client, rpcrdma_client_handle, rpcrdma_client_send};
-    use crate::client::{rpcrdma_client_connect, rpcrdma_client_free, rpcrdma_client_new};
-    use crate::config::{rpcrdma_config_default, rpcrdma_config_free};
-    use crate::handler::rpcrdma_handler;
     use crate::inspect::rpcrdma_handle_inspect;
-    use crate::provider::AnyClient;
     use crate::status::rpcrdma_status::RPCRDMA_E_PANICKED;
 
     unsafe extern "C" fn count(arg: *mut c_void, _text: *const c_char) {
@@ -405,67 +414,59 @@ mod tests {
         unsafe { &*arg.cast::<AtomicUsize>() }.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The value that a function gives.
-    fn made<T>(make: impl FnOnce(Option<&mut MaybeUninit<T>>) -> c_int) -> T {
-        let mut place = MaybeUninit::uninit();
-        assert_eq!(make(Some(&mut place)), OK);
+    /// Threads of the engine that have panicked, as it counts them.
+    fn panics(engine: &rpcrdma_engine) -> u64 {
+        let mut all = [const { MaybeUninit::<rpcrdma_counter>::uninit() }; 20];
+        let mut count = MaybeUninit::uninit();
+        let (places, room) = (all.as_mut_ptr().cast(), all.len());
+        // SAFETY: there is room for so many counters.
+        let number = unsafe { rpcrdma_engine_stats(Some(engine), places, room, Some(&mut count)) };
+        assert_eq!(number, OK);
         // SAFETY: the function has returned success.
-        unsafe { place.assume_init() }
+        let last = unsafe { count.assume_init() } - 1;
+        // SAFETY: as above.
+        unsafe { all[last].assume_init() }.value
     }
 
     #[test]
-    #[expect(
-        clippy::multiple_unsafe_ops_per_block,
-        reason = "it is a C program, as far as it can be"
-    )]
     fn a_panic_is_reported_also_by_a_client_that_outlives_its_engine() {
         for outlives in [false, true] {
             let reported = AtomicUsize::new(0);
-            // SAFETY: all pointers are those that the library gave, or to objects of this function.
-            unsafe {
-                let config = made(|out| rpcrdma_config_default(out));
-                let engine = made(|out| rpcrdma_engine_new(config.as_ref(), out));
-                rpcrdma_config_free(config);
-                let arg = ptr::from_ref(&reported).cast_mut().cast();
-                assert_eq!(rpcrdma_engine_on_failure(engine.as_mut(), Some(count), arg), OK);
-                assert_eq!(rpcrdma_engine_start(engine.as_mut(), &rpcrdma_handler::NONE), OK);
-                let (mut at, any) = ([0; 64], c"127.0.0.1:0".as_ptr());
-                let (room, len) = (at.as_mut_ptr(), at.len());
-                assert_eq!(rpcrdma_engine_listen(engine.as_mut(), any, room, len), OK);
-                let client = made(|out| rpcrdma_client_new(engine.as_mut(), out));
-                let to = made(|out| rpcrdma_client_connect(client, at.as_ptr(), out));
-                assert_eq!(rpcrdma_client_send(client, to, 1, ptr::null(), 0, 0), OK);
-                assert_eq!(rpcrdma_engine_failures(engine.as_ref()), 0);
-                if outlives {
-                    rpcrdma_engine_free(engine);
-                }
-                assert_eq!(reported.load(Ordering::SeqCst), 0);
-                panic_in(client);
-                assert_eq!(reported.load(Ordering::SeqCst), 1);
-                if !outlives {
-                    assert_eq!(rpcrdma_engine_failures(engine.as_ref()), 1);
-                    let (mut report, client) =
-                        (MaybeUninit::uninit(), rpcrdma_client_handle(client).as_ref());
-                    let inspected = rpcrdma_handle_inspect(client, 1, Some(&mut report));
-                    assert_eq!(inspected, RPCRDMA_E_PANICKED.number());
-                    rpcrdma_engine_free(engine);
-                }
-                rpcrdma_client_free(client);
+            let options = rpcrdma_engine_options {
+                on_failure: Some(count),
+                arg: ptr::from_ref(&reported).cast_mut().cast(),
+                ..rpcrdma_engine_options::NONE
+            };
+            let mut place = MaybeUninit::uninit();
+            // SAFETY: the options are those of this function.
+            assert_eq!(unsafe { rpcrdma_engine_new(None, &options, Some(&mut place)) }, OK);
+            // SAFETY: the function has returned success.
+            let engine = unsafe { place.assume_init() };
+            // SAFETY: the engine is the test's.
+            let mut engine = unsafe { Box::from_raw(engine) };
+            let none = &rpcrdma_handler::NONE;
+            // SAFETY: the handler has its size.
+            assert_eq!(unsafe { rpcrdma_engine_start(Some(&mut engine), none) }, OK);
+            let AnyEngine::Fabric(fabric) = &engine.engine else { panic!("a fabric") };
+            let at = fabric.listen("127.0.0.1:0".parse::<Address>().expect("an address"));
+            let mut client = fabric.client().expect("a client");
+            let server = client.connect(at.expect("a listener")).expect("a server");
+            client.call(server, 1).expect("room for a call").submit().expect("a server");
+            let mut kept = (!outlives).then_some(engine);
+            assert_eq!(kept.as_deref().map_or(0, panics), 0);
+            assert_eq!(reported.load(Ordering::SeqCst), 0);
+            // When the call is answered, or lost with its server.
+            let long = Duration::from_secs(60);
+            let poll = AssertUnwindSafe(|| client.poll_for(long, |_| panic!("a test")));
+            assert!(catch_unwind(poll).is_err(), "the call has ended");
+            assert_eq!(reported.load(Ordering::SeqCst), 1);
+            if let Some(engine) = kept.take() {
+                assert_eq!(panics(&engine), 1);
+                let handle = rpcrdma_handle(client.handle().clone());
+                let mut report = MaybeUninit::uninit();
+                let inspected = rpcrdma_handle_inspect(Some(&handle), 1, Some(&mut report));
+                assert_eq!(inspected, RPCRDMA_E_PANICKED.number());
             }
         }
-    }
-
-    /// Panics when the call of a client is answered, or lost with its server.
-    ///
-    /// # Safety
-    /// The client is the library's, and not in use.
-    unsafe fn panic_in(client: *mut rpcrdma_client) {
-        // SAFETY: the caller guarantees it.
-        let polled = unsafe { (*client).polled.free() }.expect("no callback uses it");
-        let panicked = each!(AnyClient, polled, client => {
-            let long = Duration::from_secs(60);
-            catch_unwind(AssertUnwindSafe(|| client.poll_for(long, |_| panic!("a test"))))
-        });
-        assert!(panicked.is_err(), "the call has ended");
     }
 }

@@ -15,8 +15,8 @@ use crate::handle::rpcrdma_handle;
 use crate::limits::rpcrdma_limits;
 use crate::loan::rpcrdma_slice;
 use crate::message::{rpcrdma_completion, rpcrdma_connection, rpcrdma_message, rpcrdma_request};
+use crate::polled::rpcrdma_polled;
 use crate::reply::rpcrdma_reply;
-use crate::turn::rpcrdma_turn;
 
 /// The callbacks of a program on a shard. All run on the shard's thread, one at a time, and must
 /// not block. A NULL callback has its default.
@@ -44,7 +44,9 @@ pub struct rpcrdma_handler {
     >,
     /// Once a turn, after the queues: poll a disk or a timer here, and finish tickets. A shard that
     /// sleeps takes a turn at least every 10 ms while a call is to be answered.
-    pub on_turn: Option<unsafe extern "C" fn(context: *mut c_void, turn: *mut rpcrdma_turn)>,
+    /// `shard` may be used as between polls, and ends with the callback.
+    pub on_turn:
+        Option<unsafe extern "C" fn(context: *mut c_void, shard: *mut rpcrdma_polled, now_ns: u64)>,
     /// A call of this shard has ended.
     pub on_reply:
         Option<unsafe extern "C" fn(context: *mut c_void, completion: *mut rpcrdma_completion)>,
@@ -56,7 +58,7 @@ pub struct rpcrdma_handler {
             request: *const rpcrdma_connect_request,
         ) -> c_int,
     >,
-    /// A connection is up. `attempt` is that of `rpcrdma_shard_connect`, or 0 if the peer made it.
+    /// A connection is up. `attempt` is that of `rpcrdma_begin_connect`, or 0 if the peer made it.
     /// 0 keeps it; anything else closes it.
     pub on_connect: Option<
         unsafe extern "C" fn(
@@ -212,10 +214,11 @@ impl Handler for Callbacks {
     }
 
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
-        let Some(on_turn) = self.table.on_turn else { return };
-        let mut turn = rpcrdma_turn::of(turn);
-        // SAFETY: the program gave it for this; the turn stays during the callback.
-        unsafe { on_turn(self.context, &mut turn) };
+        let (Some(on_turn), Some(handle)) = (self.table.on_turn, &self.shard) else { return };
+        let now = turn.now();
+        let mut shard = rpcrdma_polled::lent(turn, handle);
+        // SAFETY: the program gave it for this; the shard stays during the callback.
+        unsafe { on_turn(self.context, &mut shard, now) };
     }
 
     fn admit(&mut self, request: &ConnectRequest<'_>) -> Admission {

@@ -2,26 +2,76 @@
 
 use core::ffi::{CStr, c_char, c_int};
 use core::mem::MaybeUninit;
+use core::ptr;
 use core::time::Duration;
+use std::ffi::CString;
 
 use ::rpcrdma_engine::{Counts, Gauges, InspectError, PeerReport, PeerState, ShardReport};
 
-use crate::arguments::{OK, array, caught, give, given, taken_back, write_text};
-use crate::failure::{invalid, with_text};
+use crate::arguments::{OK, caught, given, taken_back};
+use crate::failure::{c_text, with_text};
 use crate::handle::rpcrdma_handle;
 use crate::limits::rpcrdma_limits;
 use crate::message::rpcrdma_connection;
-use crate::stats::{rpcrdma_counter, write_counters};
+use crate::stats::rpcrdma_counter;
 use crate::status::rpcrdma_status::{
     RPCRDMA_E_NO_TURN, RPCRDMA_E_OTHER, RPCRDMA_E_PANICKED, RPCRDMA_E_STOPPED,
 };
 
-/// A report on a shard and its connections at one moment. It does not change.
-pub struct rpcrdma_report(ShardReport);
+/// A report on a shard and its connections at one moment. It does not change, and belongs to the
+/// program. Later versions may add fields.
+#[repr(C)]
+#[derive(Debug)]
+pub struct rpcrdma_report {
+    /// What the shard has, such as "calls_total" and "calls_free".
+    pub gauges: *const rpcrdma_counter,
+    /// How many gauges there are.
+    pub gauge_count: usize,
+    /// The connections of the shard.
+    pub peers: *const *const rpcrdma_peer_report,
+    /// How many there are.
+    pub peer_count: usize,
+}
+
+/// A connection in a report. Later versions may add fields.
+#[repr(C)]
+#[derive(Debug)]
+pub struct rpcrdma_peer_report {
+    /// Its name.
+    pub connection: rpcrdma_connection,
+    /// The address of the peer, as text.
+    pub address: *const c_char,
+    /// What it has counted, such as "calls_received".
+    pub counters: *const rpcrdma_counter,
+    /// How many counters there are.
+    pub counter_count: usize,
+    /// What it has, such as "credits_used". "is_up" is 1 while calls may go both ways, "version" is 0
+    /// until it is known.
+    pub gauges: *const rpcrdma_counter,
+    /// How many gauges there are.
+    pub gauge_count: usize,
+}
+
+/// A report with what it points to.
+#[repr(C)]
+struct OwnedReport {
+    /// What the program sees.
+    shown: rpcrdma_report,
+    gauges: Vec<rpcrdma_counter>,
+    peers: Vec<OwnedPeer>,
+    shown_peers: Vec<*const rpcrdma_peer_report>,
+}
+
+struct OwnedPeer {
+    shown: rpcrdma_peer_report,
+    address: CString,
+    counters: Vec<rpcrdma_counter>,
+    gauges: Vec<rpcrdma_counter>,
+}
 
 /// Asks the shard for a report, which it writes in its next turns. `RPCRDMA_E_NO_TURN` if it took
 /// none within `timeout_ns`: the thread that polls a shard cannot wait for that shard.
-/// `RPCRDMA_E_STOPPED` if it has ended.
+/// `RPCRDMA_E_STOPPED` if it has ended. Freed by `rpcrdma_report_free`.
 ///
 /// Thread: any, not a callback.
 #[unsafe(no_mangle)]
@@ -32,7 +82,10 @@ pub extern "C" fn rpcrdma_handle_inspect(
 ) -> c_int {
     given!(handle, report);
     caught(|| match handle.0.inspect(Duration::from_nanos(timeout_ns)) {
-        Ok(made) => give(report, rpcrdma_report(made)),
+        Ok(made) => {
+            report.write(Box::into_raw(OwnedReport::of(&made)).cast());
+            OK
+        }
         Err(why) => with_text(
             match why {
                 InspectError::TimedOut(_) => RPCRDMA_E_NO_TURN,
@@ -50,116 +103,65 @@ pub extern "C" fn rpcrdma_handle_inspect(
 /// Thread: any.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_report_free(report: *mut rpcrdma_report) {
-    // SAFETY: the program had it from `rpcrdma_handle_inspect`.
-    drop(unsafe { taken_back(report) });
+    // SAFETY: the program had it from `rpcrdma_handle_inspect`, which makes such a report.
+    drop(unsafe { taken_back(report.cast::<OwnedReport>()) });
 }
 
-/// What the shard has, such as "calls_total" and "calls_free": writes at most `capacity` values, and
-/// how many there are to `count`.
-///
-/// Thread: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_report_gauges(
-    report: Option<&rpcrdma_report>,
-    gauges: *mut rpcrdma_counter,
-    capacity: usize,
-    count: Option<&mut MaybeUninit<usize>>,
-) -> c_int {
-    given!(report);
-    // SAFETY: the program passes so many places.
-    unsafe { write(SHARD_GAUGES, &report.0.gauges, gauges, capacity, count) }
+impl OwnedReport {
+    fn of(report: &ShardReport) -> Box<OwnedReport> {
+        let shown = rpcrdma_report {
+            gauges: ptr::null(),
+            gauge_count: 0,
+            peers: ptr::null(),
+            peer_count: 0,
+        };
+        let gauges = values(SHARD_GAUGES, &report.gauges);
+        let peers = report.peers.iter().map(OwnedPeer::of).collect();
+        let mut made = Box::new(OwnedReport { shown, gauges, peers, shown_peers: Vec::new() });
+        // It moves no more.
+        for peer in &mut made.peers {
+            peer.shown.address = peer.address.as_ptr();
+            (peer.shown.counters, peer.shown.counter_count) = array_of(&peer.counters);
+            (peer.shown.gauges, peer.shown.gauge_count) = array_of(&peer.gauges);
+        }
+        made.shown_peers = made.peers.iter().map(|peer| ptr::from_ref(&peer.shown)).collect();
+        (made.shown.gauges, made.shown.gauge_count) = array_of(&made.gauges);
+        (made.shown.peers, made.shown.peer_count) = array_of(&made.shown_peers);
+        made
+    }
 }
 
-/// How many peers the report is about.
-///
-/// Thread: any.
-#[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_report_peers(report: Option<&rpcrdma_report>) -> usize {
-    report.map_or(0, |report| report.0.peers.len())
+impl OwnedPeer {
+    fn of(report: &PeerReport) -> OwnedPeer {
+        let shown = rpcrdma_peer_report {
+            connection: rpcrdma_connection::of(report.id),
+            address: ptr::null(),
+            counters: ptr::null(),
+            counter_count: 0,
+            gauges: ptr::null(),
+            gauge_count: 0,
+        };
+        OwnedPeer {
+            shown,
+            address: c_text(&report.address),
+            counters: values(PEER_COUNTERS, &report.counts),
+            gauges: values(PEER_GAUGES, report),
+        }
+    }
 }
 
-/// The connection to a peer, by its index in the report; 0 if there is none.
-///
-/// Thread: any.
-#[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_report_peer_connection(
-    report: Option<&rpcrdma_report>,
-    peer: usize,
-) -> rpcrdma_connection {
-    let peer = report.and_then(|report| report.0.peers.get(peer));
-    peer.map_or(rpcrdma_connection::NONE, |peer| rpcrdma_connection::of(peer.id))
-}
-
-/// The address of a peer, as text with a NUL at its end, in at most `len` bytes.
-///
-/// Thread: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_report_peer_address(
-    report: Option<&rpcrdma_report>,
-    peer: usize,
-    text: *mut c_char,
-    len: usize,
-) -> c_int {
-    given!(report);
-    let Some(peer) = report.0.peers.get(peer) else { return invalid("peer") };
-    // SAFETY: the program passes room for `len` bytes.
-    unsafe { write_text(&peer.address, text, len) }
-}
-
-/// What the connection to a peer has counted, such as "calls_received". As `rpcrdma_report_gauges`.
-///
-/// Thread: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_report_peer_counters(
-    report: Option<&rpcrdma_report>,
-    peer: usize,
-    counters: *mut rpcrdma_counter,
-    capacity: usize,
-    count: Option<&mut MaybeUninit<usize>>,
-) -> c_int {
-    given!(report);
-    let Some(peer) = report.0.peers.get(peer) else { return invalid("peer") };
-    // SAFETY: the program passes so many places.
-    unsafe { write(PEER_COUNTERS, &peer.counts, counters, capacity, count) }
-}
-
-/// What the connection to a peer has, such as "credits_used". "is_up" is 1 while calls may go both
-/// ways, "version" is 0 until it is known. As `rpcrdma_report_gauges`.
-///
-/// Thread: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_report_peer_gauges(
-    report: Option<&rpcrdma_report>,
-    peer: usize,
-    gauges: *mut rpcrdma_counter,
-    capacity: usize,
-    count: Option<&mut MaybeUninit<usize>>,
-) -> c_int {
-    given!(report);
-    let Some(peer) = report.0.peers.get(peer) else { return invalid("peer") };
-    // SAFETY: the program passes so many places.
-    unsafe { write(PEER_GAUGES, peer, gauges, capacity, count) }
+/// An array as C has it.
+fn array_of<T>(all: &[T]) -> (*const T, usize) {
+    (all.as_ptr(), all.len())
 }
 
 /// Names, and where their values are found.
 type Table<T> = &'static [(&'static CStr, fn(&T) -> u64)];
 
-/// Writes the values of a table.
-///
-/// # Safety
-/// `places` is NULL, or has room for `capacity` values.
-unsafe fn write<T>(
-    table: Table<T>,
-    of: &T,
-    places: *mut rpcrdma_counter,
-    capacity: usize,
-    count: Option<&mut MaybeUninit<usize>>,
-) -> c_int {
-    given!(count);
-    // SAFETY: the caller guarantees it.
-    let places = unsafe { array(places.cast(), capacity) };
-    count.write(write_counters(table.iter().map(|(name, value)| (*name, value(of))), places));
-    OK
+/// The values of a table.
+fn values<T>(table: Table<T>, of: &T) -> Vec<rpcrdma_counter> {
+    let all = table.iter();
+    all.map(|(name, value)| rpcrdma_counter { name: name.as_ptr(), value: value(of) }).collect()
 }
 
 const SHARD_GAUGES: Table<Gauges> = &[

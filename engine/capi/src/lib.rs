@@ -10,16 +10,15 @@
 //!
 //! A module uses only modules that stand below it.
 //!
-//! - `session`
-//! - `client`, `shard`
+//! - `client`, `session`, `shard`
 //! - `engine`
-//! - `handler`, `polled`
-//! - `inspect`, `turn`
-//! - `handle`, `reply`, `want`
-//! - `call`, `done`, `reader`, `ticket`
-//! - `message`, `payload`
+//! - `handler`, `turn`, `want`
+//! - `call`, `polling`, `reply`
+//! - `polled`
+//! - `done`, `inspect`, `payload`, `reader`, `ticket`
+//! - `handle`, `message`
 //! - `config`, `loan`
-//! - `arguments`, `call_id`
+//! - `arguments`, `call_id`, `events`
 //! - `failure`
 //! - `texts`
 //! - `limits`, `provider`, `stats`, `status`
@@ -38,6 +37,8 @@ mod config;
 
 mod engine;
 
+mod events;
+
 mod handler;
 
 mod limits;
@@ -48,7 +49,15 @@ mod stats;
 
 mod inspect;
 
+mod polled;
+
+mod polling;
+
 mod shard;
+
+mod client;
+
+mod session;
 
 mod turn;
 
@@ -60,8 +69,6 @@ mod reply;
 
 mod ticket;
 
-mod client;
-
 mod call;
 
 mod call_id;
@@ -72,12 +79,9 @@ mod payload;
 
 mod loan;
 
-mod session;
-
 // What no function of the header is in.
 mod arguments;
 mod done;
-mod polled;
 mod provider;
 
 pub use call::*;
@@ -85,6 +89,7 @@ pub use call_id::*;
 pub use client::*;
 pub use config::*;
 pub use engine::*;
+pub use events::*;
 pub use failure::*;
 pub use handle::*;
 pub use handler::*;
@@ -93,6 +98,8 @@ pub use limits::*;
 pub use loan::*;
 pub use message::*;
 pub use payload::*;
+pub use polled::*;
+pub use polling::*;
 pub use reader::*;
 pub use reply::*;
 pub use session::*;

@@ -37,7 +37,9 @@ pub struct rpcrdma_limits {
     /// Whether its memory may be invalidated by replies.
     pub remote_invalidation: bool,
     /// 0.
-    pub reserved: [u8; 6],
+    pub reserved: [u8; 2],
+    /// Transmissions that may be sent to it now; 0 in `on_connect`.
+    pub credits: u32,
 }
 
 impl rpcrdma_limits {
@@ -63,7 +65,8 @@ impl rpcrdma_limits {
             backward: backward as c_int,
             placement: limits.placement,
             remote_invalidation: limits.remote_invalidation,
-            reserved: [0; 6],
+            reserved: [0; 2],
+            credits: 0,
         }
     }
 }

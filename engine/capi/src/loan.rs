@@ -90,7 +90,7 @@ pub(crate) fn write_loans(
     places.iter_mut().zip(loans).map(|(place, loan)| place.write(rpcrdma_loan::of(loan))).count()
 }
 
-/// Returns a loan to its pool. `rpcrdma_turn_release` costs less on the pool's own thread. A loan
+/// Returns a loan to its pool. `rpcrdma_release` costs less on the pool's own thread. A loan
 /// whose `data` is NULL is ignored. A loan may outlive its shard and engine.
 ///
 /// Thread: any.

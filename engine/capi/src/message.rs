@@ -4,9 +4,7 @@ use core::ffi::{c_char, c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr::NonNull;
 
-use ::rpcrdma_engine::{
-    Call, CallError, Completion, ConnectionId, Incoming, Outage, SessionCompletion, SessionError,
-};
+use ::rpcrdma_engine::{Call, Completion, ConnectionId, Incoming, SessionCompletion};
 
 use crate::arguments::{OK, array, given, write_text};
 use crate::failure::{Failure, fail, invalid, plain};
@@ -66,6 +64,12 @@ pub struct rpcrdma_completion {
     pub bytes: rpcrdma_slice,
     /// The peer that was called; none for a call of a session.
     pub connection: rpcrdma_connection,
+    /// The transaction id of the call, to repeat it with; 0 for a call of a session.
+    pub xid: u32,
+    /// What went wrong with the connection of a call without a reply, as `rpcrdma_status`: why it
+    /// was lost (`RPCRDMA_E_CONNECTION_LOST`), or why there was none until the deadline
+    /// (`RPCRDMA_E_DEADLINE`). 0 if that is not the reason.
+    pub cause: c_int,
     /// The library's.
     pub source: *mut rpcrdma_message,
 }
@@ -151,15 +155,8 @@ pub const RPCRDMA_NO_POSITION: u32 = u32::MAX;
 /// Bytes of a payload in front of its RPC body: transaction id and message type.
 pub const RPCRDMA_PREFIX_LEN: usize = 8;
 
-/// How many items were placed outside of the payload stream.
-///
-/// Thread: callback.
-#[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_message_placed_count(message: Option<&rpcrdma_message>) -> usize {
-    message.and_then(rpcrdma_message::incoming).map_or(0, |incoming| incoming.placed().len())
-}
-
-/// A placed item, in stream order. `RPCRDMA_E_NOTHING` behind the last.
+/// An item that was placed outside of the payload stream, in stream order. `RPCRDMA_E_NOTHING`
+/// behind the last.
 ///
 /// Thread: callback.
 #[unsafe(no_mangle)]
@@ -239,44 +236,6 @@ pub unsafe extern "C" fn rpcrdma_request_address(
     let call = unsafe { call.as_ref() };
     // SAFETY: the program passes room for `len` bytes.
     unsafe { write_text(&call.address(), text, len) }
-}
-
-/// The xid of a call that is over, to repeat it with; 0 for a call of a session.
-///
-/// Thread: callback.
-#[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_completion_xid(completion: Option<&rpcrdma_completion>) -> u32 {
-    let Some(rpcrdma_message::Reply(completion)) = completion.and_then(rpcrdma_completion::source)
-    else {
-        return 0;
-    };
-    // SAFETY: the completion is in its callback, and nothing else uses it meanwhile.
-    unsafe { completion.as_ref() }.xid()
-}
-
-/// What went wrong with the connection of a call without a reply, as `rpcrdma_status`: why it was
-/// lost (`RPCRDMA_E_CONNECTION_LOST`), or why there was none until the deadline
-/// (`RPCRDMA_E_DEADLINE`). 0 if that is not the reason.
-///
-/// Thread: callback.
-#[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_completion_cause(completion: Option<&rpcrdma_completion>) -> c_int {
-    let why = match completion.and_then(rpcrdma_completion::source) {
-        Some(rpcrdma_message::Reply(it)) => {
-            // SAFETY: the completion is in its callback, and nothing else uses it meanwhile.
-            unsafe { it.as_ref() }.result().err().map(SessionError::Call)
-        }
-        // SAFETY: as above.
-        Some(rpcrdma_message::Session(it)) => unsafe { it.as_ref() }.result().err(),
-        _ => None,
-    };
-    let cause = match why {
-        Some(SessionError::Call(CallError::ConnectionLost(why, _))) => Failure::Close(why),
-        Some(SessionError::DeadlineExceeded(Outage::Lost(why), _)) => Failure::Close(why),
-        Some(SessionError::DeadlineExceeded(Outage::NotConnected(why), _)) => Failure::Connect(why),
-        _ => return OK,
-    };
-    cause.status().number()
 }
 
 /// Takes back the result buffer of a want, by the order of requests; once. Writes at most

@@ -1,6 +1,6 @@
 //! The payload of a message under construction: XDR, and data that are sent from their place.
 
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::c_int;
 use core::{mem, ptr};
 
 use ::rpcrdma_engine::onc::{CallHeader, ReplyHeader};
@@ -66,7 +66,7 @@ impl Draft {
         Some(taken)
     }
 
-    /// Takes a call of a client or turn, and nothing else, as `take_reply`.
+    /// Takes a call of a client or shard, and nothing else, as `take_reply`.
     #[inline(always)]
     pub(crate) fn take_call(&mut self) -> Option<CallBuilder<'static>> {
         let Draft::Call(call) = self else { return None };
@@ -153,48 +153,6 @@ pub extern "C" fn rpcrdma_put_u64(payload: Option<&mut rpcrdma_payload>, value: 
     put(payload, &value.to_be_bytes());
 }
 
-/// Writes an integer.
-///
-/// Thread: that of the message.
-#[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_put_i32(payload: Option<&mut rpcrdma_payload>, value: i32) {
-    put(payload, &value.to_be_bytes());
-}
-
-/// Writes a hyper integer.
-///
-/// Thread: that of the message.
-#[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_put_i64(payload: Option<&mut rpcrdma_payload>, value: i64) {
-    put(payload, &value.to_be_bytes());
-}
-
-/// Writes a boolean, or the word in front of optional data, behind which the value follows if it is
-/// true.
-///
-/// Thread: that of the message.
-#[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_put_bool(payload: Option<&mut rpcrdma_payload>, value: bool) {
-    put(payload, &u32::from(value).to_be_bytes());
-}
-
-/// Writes a string, which ends with a NUL: count, bytes, padding. NULL is the empty string.
-///
-/// Thread: that of the message.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_put_string(
-    payload: Option<&mut rpcrdma_payload>,
-    text: *const c_char,
-) {
-    let text = match text.is_null() {
-        true => c"",
-        // SAFETY: the program passes a text.
-        false => unsafe { CStr::from_ptr(text) },
-    };
-    let data = text.to_bytes();
-    with(payload, |payload| payload.put_opaque(data), |call| call.put_opaque(data));
-}
-
 /// Writes variable-length opaque data or a string: count, bytes, padding. Where `data` is NULL
 /// there are no bytes, and the count is 0.
 ///
@@ -244,25 +202,14 @@ pub extern "C" fn rpcrdma_put_reply_header(payload: Option<&mut rpcrdma_payload>
     put(payload, &ReplyHeader::SUCCESS);
 }
 
-/// Writes the count of variable-length opaque data, and sends the bytes from their place. They go
-/// to placement segments or memory of the peer if it asks for that, and follow in line otherwise.
-/// Takes the loan, which returns to its pool when the message has left.
+/// Writes the count of variable-length opaque data, and sends the bytes from their place: one data
+/// item in `count` pieces. They go to placement segments or memory of the peer if it asks for that,
+/// and follow in line otherwise. Takes all loans, which return to their pools when the message has
+/// left, or none.
 ///
 /// Thread: that of the message.
 #[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_place(
-    payload: Option<&mut rpcrdma_payload>,
-    loan: Option<&mut rpcrdma_loan>,
-) -> c_int {
-    given!(payload, loan);
-    place_all(payload, core::slice::from_mut(loan))
-}
-
-/// As `rpcrdma_place`, for one data item in several pieces. Takes all loans, or none.
-///
-/// Thread: that of the message.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_place_pieces(
+pub unsafe extern "C" fn rpcrdma_place(
     payload: Option<&mut rpcrdma_payload>,
     loans: *mut rpcrdma_loan,
     count: usize,

@@ -3,9 +3,7 @@
 use ::rpcrdma_engine::control::Control;
 #[cfg(feature = "verbs")]
 use ::rpcrdma_engine::verbs::Verbs;
-use ::rpcrdma_engine::{
-    Client, Config, Engine, Fabric, Provider, Session, SessionCall, SetupError, Shm, Tcp,
-};
+use ::rpcrdma_engine::{Config, Engine, Fabric, Provider, SessionCall, SetupError, Shm, Tcp};
 use rpcrdma_config::ProviderKind;
 
 /// The type of a value that exists for each provider.
@@ -21,7 +19,6 @@ macro_rules! any {
         }
     };
 }
-pub(crate) use any;
 
 /// Does the same for the value of each provider.
 macro_rules! each {
@@ -37,27 +34,31 @@ macro_rules! each {
 }
 pub(crate) use each;
 
-/// The same, and makes a value of each provider of it.
-macro_rules! each_into {
-    ($any:ident, $value:expr, $it:ident => $to:ident, $act:expr) => {
-        match $value {
-            $any::Fabric($it) => $to::Fabric($act),
-            $any::Shm($it) => $to::Shm($act),
-            $any::Tcp($it) => $to::Tcp($act),
-            #[cfg(feature = "verbs")]
-            $any::Verbs($it) => $to::Verbs($act),
-        }
-    };
-}
-pub(crate) use each_into;
-
 type Written<P> = SessionCall<'static, P>;
 
 any!(AnyEngine, Engine);
 any!(AnyControl, Control);
-any!(AnyClient, Client);
-any!(AnySession, Session);
 any!(AnySessionCall, Written);
+
+/// One of the four.
+pub(crate) trait Known: Provider {
+    /// A call of a session over it.
+    fn named(call: SessionCall<'static, Self>) -> AnySessionCall;
+}
+
+macro_rules! known {
+    ($($provider:ident)*) => {$(
+        impl Known for $provider {
+            #[inline(always)]
+            fn named(call: SessionCall<'static, Self>) -> AnySessionCall {
+                AnySessionCall::$provider(call)
+            }
+        }
+    )*};
+}
+known!(Fabric Shm Tcp);
+#[cfg(feature = "verbs")]
+known!(Verbs);
 
 impl AnyEngine {
     /// The engine that the configuration names; with a control plane that the program steps, if

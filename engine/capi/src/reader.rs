@@ -1,11 +1,11 @@
 //! Reading XDR from received messages.
 
-use core::ffi::c_int;
+use core::ffi::{c_char, c_int};
 use core::mem::MaybeUninit;
 use core::ptr;
 
 use ::rpcrdma_engine::onc::ResultsError;
-use ::rpcrdma_engine::{PayloadReader, ReadError};
+use ::rpcrdma_engine::{EndOfMessage, PayloadReader, ReadError};
 
 use crate::arguments::{self, OK, given, zeroed};
 use crate::failure::{Failure, fail, invalid, plain, with_text};
@@ -135,40 +135,6 @@ pub extern "C" fn rpcrdma_get_u64(
     OK
 }
 
-/// An integer. `RPCRDMA_E_END` if the message ends before.
-///
-/// Thread: callback.
-#[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_get_i32(
-    reader: Option<&mut rpcrdma_reader>,
-    value: Option<&mut MaybeUninit<i32>>,
-) -> c_int {
-    let Some(reader) = rpcrdma_reader::of(reader) else { return invalid("reader") };
-    given!(value);
-    match reader.i32() {
-        Ok(word) => value.write(word),
-        Err(_) => return plain(RPCRDMA_E_END),
-    };
-    OK
-}
-
-/// A hyper integer. `RPCRDMA_E_END` if the message ends before.
-///
-/// Thread: callback.
-#[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_get_i64(
-    reader: Option<&mut rpcrdma_reader>,
-    value: Option<&mut MaybeUninit<i64>>,
-) -> c_int {
-    let Some(reader) = rpcrdma_reader::of(reader) else { return invalid("reader") };
-    given!(value);
-    match reader.i64() {
-        Ok(word) => value.write(word),
-        Err(_) => return plain(RPCRDMA_E_END),
-    };
-    OK
-}
-
 /// A boolean, or the word in front of optional data, behind which the value follows if it is true.
 /// `RPCRDMA_E_BAD_BOOL` if it is neither 0 nor 1, `RPCRDMA_E_END` if the message ends before.
 ///
@@ -197,16 +163,8 @@ pub unsafe extern "C" fn rpcrdma_get_fixed(
     out: *mut u8,
     len: usize,
 ) -> c_int {
-    let Some(reader) = rpcrdma_reader::of(reader) else { return invalid("reader") };
-    // SAFETY: the program passes room for `len` bytes.
-    let out = unsafe { zeroed(out, len) };
-    if out.len() < len {
-        return invalid("out");
-    }
-    match reader.fixed_into(out) {
-        Ok(()) => OK,
-        Err(_) => plain(RPCRDMA_E_END),
-    }
+    // SAFETY: as this function's.
+    unsafe { get(reader, out, len, PayloadReader::fixed_into) }
 }
 
 /// Variable-length opaque data or a string (count, bytes, padding), copied to `out`, which has room
@@ -259,6 +217,51 @@ pub extern "C" fn rpcrdma_get_some(
     OK
 }
 
+/// A string (count, bytes, padding), copied to `out` with a NUL at its end, in at most `capacity`
+/// bytes. `RPCRDMA_E_OPAQUE_TOO_LONG` if it is longer: only the count is read. `RPCRDMA_E_OTHER` if
+/// there is a NUL in it.
+///
+/// Thread: callback.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rpcrdma_get_string(
+    reader: Option<&mut rpcrdma_reader>,
+    out: *mut c_char,
+    capacity: usize,
+) -> c_int {
+    if out.is_null() || capacity == 0 {
+        return invalid("out");
+    }
+    let mut len = MaybeUninit::uninit();
+    // SAFETY: the program passes room for `capacity` bytes.
+    let number = unsafe { rpcrdma_get_opaque(reader, out.cast(), capacity - 1, Some(&mut len)) };
+    if number != OK {
+        return number;
+    }
+    // SAFETY: the function has returned success.
+    let len = unsafe { len.assume_init() };
+    // SAFETY: it is less than `capacity`.
+    unsafe { out.wrapping_add(len).write(0) };
+    // SAFETY: so many bytes are written.
+    let text = unsafe { arguments::bytes(out.cast(), len) };
+    match text.iter().position(|byte| *byte == 0) {
+        None => OK,
+        Some(at) => with_text(RPCRDMA_E_OTHER, &format_args!("a string has a NUL at byte {at}")),
+    }
+}
+
+/// Bytes without padding, copied to `out`.
+///
+/// Thread: callback.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rpcrdma_get_bytes(
+    reader: Option<&mut rpcrdma_reader>,
+    out: *mut u8,
+    len: usize,
+) -> c_int {
+    // SAFETY: as this function's.
+    unsafe { get(reader, out, len, PayloadReader::bytes_into) }
+}
+
 /// Skips `len` bytes.
 ///
 /// Thread: callback.
@@ -279,4 +282,26 @@ pub extern "C" fn rpcrdma_reader_position(reader: Option<&rpcrdma_reader>) -> us
     // A copy reads from the same place.
     let mut copy = reader.copied();
     rpcrdma_reader::of(copy.as_mut()).map_or(0, |reader| reader.position())
+}
+
+/// Reads exactly `len` bytes.
+///
+/// # Safety
+/// `out` has room for `len` bytes.
+unsafe fn get<'a>(
+    reader: Option<&'a mut rpcrdma_reader>,
+    out: *mut u8,
+    len: usize,
+    read: impl FnOnce(&mut PayloadReader<'a>, &mut [u8]) -> Result<(), EndOfMessage>,
+) -> c_int {
+    let Some(reader) = rpcrdma_reader::of(reader) else { return invalid("reader") };
+    // SAFETY: the caller guarantees it.
+    let out = unsafe { zeroed(out, len) };
+    if out.len() < len {
+        return invalid("out");
+    }
+    match read(reader, out) {
+        Ok(()) => OK,
+        Err(_) => plain(RPCRDMA_E_END),
+    }
 }

@@ -1,37 +1,26 @@
 //! Sessions: calls to a service whose connections come and go.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_char, c_int};
 use core::mem::{ManuallyDrop, MaybeUninit, transmute_copy};
-use core::ptr;
 use core::time::Duration;
+use std::os::fd::{AsFd, AsRawFd};
 
 use ::rpcrdma_engine::{
-    Address, Provider, Session, SessionCall, SessionEvent, SessionOptions, SetupError, Turn,
+    Address, Armed, ConnectionId, Engine, Session, SessionCall, SessionEvent, SessionOptions,
+    SetupError, Turn,
 };
 
-use crate::arguments::{
-    OK, address, array, c_chars, caught, give, given, shared, sized, taken_back, value,
-};
-use crate::call::{Lender, Owner, rpcrdma_call};
+use crate::arguments::{OK, address, array, c_chars, caught, give, given, shared, sized, value};
 use crate::call_id::rpcrdma_call_id;
-use crate::client::rpcrdma_client;
 use crate::done::Done;
-use crate::engine::RPCRDMA_ADDRESS_MAX;
+use crate::engine::{RPCRDMA_ADDRESS_MAX, rpcrdma_engine};
 use crate::failure::{Failure, fail, invalid, plain, setup};
-use crate::handle::rpcrdma_handle;
-use crate::message::{rpcrdma_connection, rpcrdma_on_completion};
-use crate::polled::{self, Polled};
-use crate::provider::{AnyClient, AnySession, AnySessionCall, each, each_into};
+use crate::message::rpcrdma_connection;
+use crate::polled::{
+    Message, Polled, PolledSession, rpcrdma_call, rpcrdma_polled, rpcrdma_session,
+};
+use crate::provider::{AnyEngine, AnySessionCall, Known, each};
 use crate::status::rpcrdma_status::RPCRDMA_E_NOTHING;
-use crate::turn::rpcrdma_turn;
-
-/// A service behind one or several addresses: it connects, connects again, spreads calls over its
-/// connections, and keeps calls while there is none.
-pub struct rpcrdma_session {
-    pub(crate) polled: Polled<AnySession>,
-    handle: rpcrdma_handle,
-    fd: c_int,
-}
 
 /// How a session connects, and what it keeps meanwhile. 0 is the default of each field.
 #[repr(C)]
@@ -83,21 +72,20 @@ pub struct rpcrdma_session_event {
     pub address: [c_char; RPCRDMA_ADDRESS_MAX],
 }
 
-/// A session over a client without connections, which it takes: `*client` becomes NULL. It connects
-/// with its first poll. If the options do not fit (`RPCRDMA_E_CONFIG`), the client is freed; after
-/// other failures it stays. All `addresses` are those of one service, in the order of preference.
-/// `options` may be NULL.
+/// A session, for the calling thread to poll: it connects with its first poll. All `addresses` are
+/// those of one service, in the order of preference. `options` may be NULL. Freed by
+/// `rpcrdma_polled_free`.
 ///
-/// Thread: polling, of the client.
+/// Thread: one at a time; the calling thread polls it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_session_new(
-    client: Option<&mut *mut rpcrdma_client>,
+    engine: Option<&mut rpcrdma_engine>,
     addresses: *const *const c_char,
     count: usize,
     options: *const rpcrdma_session_options,
-    session: Option<&mut MaybeUninit<*mut rpcrdma_session>>,
+    session: Option<&mut MaybeUninit<*mut rpcrdma_polled>>,
 ) -> c_int {
-    given!(client, session);
+    given!(engine, session);
     // SAFETY: the program passes so many texts.
     let texts = unsafe { array(addresses.cast_mut(), count) };
     // SAFETY: the program passes texts.
@@ -109,32 +97,15 @@ pub unsafe extern "C" fn rpcrdma_session_new(
         // SAFETY: the program passes a structure with its size.
         false => value!(unsafe { sized(options, defaults, "options") }),
     };
-    // SAFETY: the program had it from `rpcrdma_client_new`.
-    if let Some(client) = unsafe { client.as_ref() } {
-        value!(client.polled.free().map(drop));
-    }
-    // SAFETY: the program had it from `rpcrdma_client_new`, and loses it here.
-    let taken = unsafe { taken_back(core::mem::replace(client, core::ptr::null_mut())) };
-    let Some(taken) = taken else { return invalid("client") };
-    caught(|| match make(*taken, &addresses, &options.into()) {
+    caught(|| match each!(AnyEngine, &engine.engine, it => make(it, &addresses, &options.into())) {
         Ok(made) => give(session, made),
         Err(error) => setup(&error),
     })
 }
 
-/// Ends a session at once, with its connections and calls. NULL is ignored. Inside a callback of
-/// the session it does nothing.
-///
-/// Thread: polling.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_session_free(session: *mut rpcrdma_session) {
-    // SAFETY: the program had it from `rpcrdma_session_new`.
-    unsafe { polled::free(session, |session| &session.polled) };
-}
-
-/// Begins a call. `cookie` comes back with its completion. A call under construction is discarded.
-/// The call is sent with the next poll after `rpcrdma_call_submit`, or kept until there are a
-/// connection and credits.
+/// Begins a call of a session. `cookie` comes back with its completion. A call under construction is
+/// discarded. The call is sent with the next poll after `rpcrdma_call_submit`, or kept until there
+/// are a connection and credits.
 ///
 /// Thread: polling.
 #[unsafe(no_mangle)]
@@ -145,78 +116,15 @@ pub unsafe extern "C" fn rpcrdma_session_call(
 ) -> c_int {
     shared!(session);
     given!(call);
-    let (object, place) = value!(session.polled.beginning());
-    let draft =
-        each_into!(AnySession, object, object => AnySessionCall, forever(object.call(cookie)));
-    call.write(place.begin_for_session(draft, cookie));
+    let (object, place) = value!(session.beginning());
+    place.begin_for_session(value!(object.session()).call(cookie), cookie);
+    place.owner = session;
+    call.write(place);
     OK
 }
 
-/// Ends a call before its reply, as `rpcrdma_client_cancel`.
-///
-/// Thread: polling.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_session_cancel(
-    session: *mut rpcrdma_session,
-    call: rpcrdma_call_id,
-) -> c_int {
-    shared!(session);
-    let name = value!(call.name(session.handle.0.shard()));
-    let session = value!(session.polled.free());
-    match each!(AnySession, session, session => session.cancel(name)) {
-        true => OK,
-        false => plain(RPCRDMA_E_NOTHING),
-    }
-}
-
-/// Connects, sends what waits and was submitted, and passes every completion to `done`: 1 if there
-/// was work, 0 if not. Never blocks. `done` must not use the session.
-///
-/// Thread: polling.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_session_poll(
-    session: *mut rpcrdma_session,
-    now_ns: u64,
-    done: rpcrdma_on_completion,
-    arg: *mut c_void,
-) -> c_int {
-    shared!(session);
-    let done = Done::of(done, arg);
-    caught(|| {
-        let busy = session.polled.polling(|session| {
-            each!(AnySession, session, session => {
-                session.poll(now_ns, |it| done.report_of_session(it))
-            })
-        });
-        busy.map_or_else(|number| number, c_int::from)
-    })
-}
-
-/// As `rpcrdma_session_poll`, until there was work, at most `timeout_ns`; with the clock of
-/// `rpcrdma_now`.
-///
-/// Thread: polling.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_session_poll_for(
-    session: *mut rpcrdma_session,
-    timeout_ns: u64,
-    done: rpcrdma_on_completion,
-    arg: *mut c_void,
-) -> c_int {
-    shared!(session);
-    let (done, timeout) = (Done::of(done, arg), Duration::from_nanos(timeout_ns));
-    caught(|| {
-        let busy = session.polled.polling(|session| {
-            each!(AnySession, session, session => {
-                session.poll_for(timeout, |it| done.report_of_session(it))
-            })
-        });
-        busy.map_or_else(|number| number, c_int::from)
-    })
-}
-
-/// What happened to its connections, oldest first. `RPCRDMA_E_NOTHING` if there is nothing new. Of
-/// more than 256 that the program does not ask for, the oldest are forgotten.
+/// What happened to the connections of a session, oldest first. `RPCRDMA_E_NOTHING` if there is
+/// nothing new. Of more than 256 that the program does not ask for, the oldest are forgotten.
 ///
 /// Thread: polling.
 #[unsafe(no_mangle)]
@@ -226,191 +134,131 @@ pub unsafe extern "C" fn rpcrdma_session_next_event(
 ) -> c_int {
     shared!(session);
     given!(event);
-    let session = value!(session.polled.free());
-    match each!(AnySession, session, session => session.next_event()) {
+    match value!(value!(session.free()).session()).next_event() {
         None => return plain(RPCRDMA_E_NOTHING),
         Some(happened) => event.write(rpcrdma_session_event::of(&happened)),
     };
     OK
 }
 
-/// Connections that are up.
+/// Connections of a session that are up.
 ///
 /// Thread: polling.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_session_connections(session: *mut rpcrdma_session) -> usize {
     // SAFETY: the program passes NULL or what it was given, and has not freed it.
-    let session = unsafe { session.as_ref() };
-    let Some(Ok(session)) = session.map(|session| session.polled.free()) else { return 0 };
-    each!(AnySession, session, session => session.connections())
+    let session = unsafe { session.as_ref() }.and_then(|session| session.free().ok());
+    session.and_then(|it| it.session().ok()).map_or(0, |session| session.connections())
 }
 
-/// Calls that are not completed: under way or waiting.
+/// Calls of a session that are not completed: under way or waiting.
 ///
 /// Thread: polling.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_session_open_calls(session: *mut rpcrdma_session) -> usize {
     // SAFETY: the program passes NULL or what it was given, and has not freed it.
-    let session = unsafe { session.as_ref() };
-    let Some(Ok(session)) = session.map(|session| session.polled.free()) else { return 0 };
-    each!(AnySession, session, session => session.open_calls())
+    let session = unsafe { session.as_ref() }.and_then(|session| session.free().ok());
+    session.and_then(|it| it.session().ok()).map_or(0, |session| session.open_calls())
 }
 
-/// Stops: calls that wait complete with `RPCRDMA_E_CLOSED`, calls under way have
-/// `connections.stop_timeout` to complete. Poll until `rpcrdma_session_is_closed`.
+/// Stops a session: calls that wait complete with `RPCRDMA_E_CLOSED`, calls under way have
+/// `connections.stop_timeout` to complete. Poll until `rpcrdma_is_stopped`.
 ///
 /// Thread: polling.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rpcrdma_session_close(session: *mut rpcrdma_session) -> c_int {
     shared!(session);
-    let session = value!(session.polled.free());
-    each!(AnySession, session, session => session.close());
+    value!(value!(session.free()).session()).close();
     OK
 }
 
-/// Whether all is over.
-///
-/// Thread: polling.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_session_is_closed(session: *mut rpcrdma_session) -> bool {
-    // SAFETY: the program passes NULL or what it was given, and has not freed it.
-    let session = unsafe { session.as_ref() };
-    let Some(Ok(session)) = session.map(|session| session.polled.free()) else { return false };
-    each!(AnySession, session, session => session.is_closed())
-}
-
-/// Waits until there may be something to do, at most `timeout_ns`.
-///
-/// Thread: polling.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_session_wait(
-    session: *mut rpcrdma_session,
-    timeout_ns: u64,
-) -> c_int {
-    shared!(session);
-    let session = value!(session.polled.free());
-    caught(|| {
-        each!(AnySession, session, session => session.wait(Duration::from_nanos(timeout_ns)));
-        OK
-    })
-}
-
-/// The shard behind it, for memory, tickets and limits. It ends with the next call on the session.
-/// NULL for NULL.
-///
-/// Thread: polling.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_session_turn(
-    session: *mut rpcrdma_session,
-    now_ns: u64,
-) -> *mut rpcrdma_turn {
-    // SAFETY: the program passes NULL or what it was given, and has not freed it.
-    let Some(session) = (unsafe { session.as_ref() }) else { return ptr::null_mut() };
-    session.polled.lend(now_ns, Lender::of(session))
-}
-
-/// The handle to reach it from other threads. It ends with the session: clone it to keep it for
-/// longer. NULL for NULL.
-///
-/// Thread: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_session_handle(
-    session: *mut rpcrdma_session,
-) -> *const rpcrdma_handle {
-    // SAFETY: the program passes NULL or what it was given, and has not freed it.
-    unsafe { session.as_ref() }.map_or(ptr::null(), |session| ptr::from_ref(&session.handle))
-}
-
-/// Sleeps, or not, as `engine.idle` says, after a poll that was `busy` (not 0) or not. It ends for
-/// everything that is due. 1 if the thread has yielded its core: read the clock anew; otherwise 0.
-///
-/// Thread: polling.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_session_idle(
-    session: *mut rpcrdma_session,
-    busy: c_int,
-    now_ns: u64,
-) -> c_int {
-    shared!(session);
-    let session = value!(session.polled.free());
-    caught(|| {
-        each!(AnySession, session, session => session.idle(busy != 0, now_ns, Duration::MAX)).into()
-    })
-}
-
-/// Announces that the thread is about to sleep in an event loop, and looks once more: 0 if there is
-/// work, so poll; 1 if the thread may sleep until `rpcrdma_session_fd` is readable, at most
-/// `most_ns` (`UINT64_MAX` without a limit), and then polls. Submit first, then arm.
-///
-/// Thread: polling.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_session_arm(
-    session: *mut rpcrdma_session,
-    now_ns: u64,
-    most_ns: Option<&mut MaybeUninit<u64>>,
-) -> c_int {
-    shared!(session);
-    given!(most_ns);
-    let session = value!(session.polled.free());
-    polled::armed(each!(AnySession, session, session => session.arm(now_ns)), most_ns)
-}
-
-/// The descriptor that ends the sleep announced by `rpcrdma_session_arm`, for epoll or poll. It is
-/// level-triggered, and the session's: do not close it. Negative on failure.
-///
-/// Thread: any.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn rpcrdma_session_fd(session: *mut rpcrdma_session) -> c_int {
-    shared!(session);
-    session.fd
-}
-
-fn make(
-    client: rpcrdma_client,
+fn make<P: Known>(
+    engine: &Engine<P>,
     addresses: &[Address],
     options: &SessionOptions,
-) -> Result<Box<rpcrdma_session>, SetupError> {
-    let (client, handle, fd) = client.into_parts();
-    let to = addresses.iter().copied();
-    let session =
-        each_into!(AnyClient, client, client => AnySession, Session::new(client, to, options)?);
-    let mut session = Box::new(rpcrdma_session { polled: Polled::new(session), handle, fd });
-    let (owner, number) = (Lender::of(&*session), session.handle.0.shard());
-    *session.polled.call() = rpcrdma_call::of(owner, number);
-    Ok(session)
+) -> Result<Box<rpcrdma_polled>, SetupError> {
+    let client = engine.client()?;
+    let (handle, fd) = (client.handle().clone(), client.as_fd().as_raw_fd());
+    let session = Session::new(client, addresses.iter().copied(), options)?;
+    Ok(rpcrdma_polled::new(session, handle, fd))
 }
 
-impl Owner for rpcrdma_session {
-    fn with(&self, now: u64, act: &mut dyn FnMut(&mut Turn<'_>)) -> Result<(), c_int> {
-        self.polled
-            .polling(|session| each!(AnySession, session, session => act(&mut session.turn(now))))
+impl<P: Known> Polled for Session<P> {
+    fn poll(&mut self, now: u64, done: &Done) -> bool {
+        Session::poll(self, now, |it| done.report_of_session(it))
     }
 
-    fn look(&self) -> Result<(), c_int> {
-        self.polled.with_kept_call().map(drop)
+    fn poll_for(&mut self, timeout: Duration, done: &Done) -> bool {
+        Session::poll_for(self, timeout, |it| done.report_of_session(it))
+    }
+
+    fn idle(&mut self, busy: bool, now: u64, timeout: Duration) -> bool {
+        Session::idle(self, busy, now, timeout)
+    }
+
+    fn arm(&mut self, now: u64) -> Armed {
+        Session::arm(self, now)
+    }
+
+    fn wait(&mut self, timeout: Duration) {
+        Session::wait(self, timeout);
+    }
+
+    fn is_stopped(&mut self) -> bool {
+        self.is_closed()
+    }
+
+    fn session(&mut self) -> Result<&mut dyn PolledSession, c_int> {
+        Ok(self)
+    }
+
+    fn with_turn(&mut self, act: &mut dyn FnMut(&mut Turn<'_>)) {
+        act(&mut self.turn(0));
     }
 
     /// The session's own completions are not those of such a call.
-    fn begin(&self, _: rpcrdma_connection, _: u64) -> Result<&mut rpcrdma_call, c_int> {
-        Err(invalid("turn: begin calls with rpcrdma_session_call"))
+    fn begin(&mut self, _: rpcrdma_connection, _: u64, _: &mut rpcrdma_call) -> Result<(), c_int> {
+        Err(not_for_sessions())
     }
 
-    fn submit(&self, _: &mut dyn FnMut(&mut Turn<'_>)) -> Result<(), c_int> {
-        Err(invalid("call"))
+    fn send(&mut self, _: ConnectionId, _: u64, _: &Message<'_>) -> Result<(), c_int> {
+        Err(not_for_sessions())
     }
 
-    fn session_call(&self, cookie: u64) -> Result<AnySessionCall, c_int> {
-        let session = self.polled.with_kept_call()?;
-        Ok(each_into!(AnySession, session, it => AnySessionCall, forever(it.call(cookie))))
+    fn cancel(&mut self, call: &rpcrdma_call_id, shard: u32) -> Result<bool, c_int> {
+        Ok(Session::cancel(self, call.name(shard)?))
     }
 }
 
-/// A call for as long as its session is not used for anything else: [`Polled`] sees to that.
-#[inline(always)]
-fn forever<P: Provider>(call: SessionCall<'_, P>) -> SessionCall<'static, P> {
-    let call = ManuallyDrop::new(call);
-    // SAFETY: only the lifetime changes, and the original is not used again.
-    unsafe { transmute_copy::<SessionCall<'_, P>, SessionCall<'static, P>>(&call) }
+impl<P: Known> PolledSession for Session<P> {
+    #[inline(always)]
+    fn call(&mut self, cookie: u64) -> AnySessionCall {
+        let call = ManuallyDrop::new(Session::call(self, cookie));
+        // SAFETY: only the lifetime changes, and the original is not used again. The session is not
+        // used for anything else meanwhile: `rpcrdma_polled` sees to that.
+        P::named(unsafe { transmute_copy::<SessionCall<'_, P>, SessionCall<'static, P>>(&call) })
+    }
+
+    fn next_event(&mut self) -> Option<SessionEvent> {
+        Session::next_event(self)
+    }
+
+    fn connections(&self) -> usize {
+        Session::connections(self)
+    }
+
+    fn open_calls(&self) -> usize {
+        Session::open_calls(self)
+    }
+
+    fn close(&mut self) {
+        Session::close(self);
+    }
+}
+
+#[cold]
+fn not_for_sessions() -> c_int {
+    invalid("session: begin calls with rpcrdma_session_call")
 }
 
 impl rpcrdma_session_options {

@@ -210,6 +210,16 @@ pub extern "C" fn rpcrdma_strerror(status: c_int) -> *const c_char {
     rpcrdma_status::of(status).map_or(c"unknown status", text).as_ptr()
 }
 
+/// The version of the library that the program runs with, such as "0.1.0"; `RPCRDMA_VERSION` is the
+/// one that it was compiled for. A constant text.
+///
+/// Thread: any.
+#[unsafe(no_mangle)]
+pub extern "C" fn rpcrdma_version() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}
+
 /// Whether the same may succeed later: poll, and try again.
 ///
 /// Thread: any.

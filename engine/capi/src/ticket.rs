@@ -13,13 +13,19 @@ use crate::loan::{rpcrdma_loan, rpcrdma_slice};
 use crate::message::rpcrdma_connection;
 
 /// The right to answer one call, once, later, from any thread. Copying the structure moves the
-/// ticket: only one copy may be used. Its content is the library's; a function that takes it sets
-/// `state` to 0, and one whose `state` is 0 is none.
+/// ticket: only one copy may be used. A function that takes it sets its fields to 0, and one whose
+/// `state` is 0 is none.
 #[repr(C)]
 #[derive(Debug)]
 pub struct rpcrdma_ticket {
     /// Not 0 if it is one.
     pub state: u64,
+    /// The peer whose call it answers.
+    pub connection: rpcrdma_connection,
+    /// The transaction id of the call.
+    pub xid: u32,
+    /// 0.
+    pub reserved: u32,
     /// The library's.
     pub words: [MaybeUninit<u64>; 95],
 }
@@ -64,11 +70,17 @@ const FULL: u64 = 0x7470_6372_6471_0001;
 
 impl rpcrdma_ticket {
     /// No ticket.
-    pub(crate) const NONE: rpcrdma_ticket =
-        rpcrdma_ticket { state: 0, words: [MaybeUninit::uninit(); 95] };
+    pub(crate) const NONE: rpcrdma_ticket = rpcrdma_ticket {
+        state: 0,
+        connection: rpcrdma_connection::NONE,
+        xid: 0,
+        reserved: 0,
+        words: [MaybeUninit::uninit(); 95],
+    };
 
     /// Gives it to the program.
     pub(crate) fn put(&mut self, ticket: Ticket) {
+        (self.connection, self.xid) = (rpcrdma_connection::of(ticket.peer()), ticket.xid());
         let place = ptr::from_mut(&mut self.words).cast::<Ticket>();
         // SAFETY: the words have the size and the alignment of a ticket, as is asserted above.
         unsafe { place.write(ticket) };
@@ -78,7 +90,7 @@ impl rpcrdma_ticket {
     /// Takes it from the program; `None` if it was given away.
     pub(crate) fn take(&mut self) -> Option<Ticket> {
         let place: *const Ticket = self.look()?;
-        self.state = 0;
+        (self.state, self.connection, self.xid) = (0, rpcrdma_connection::NONE, 0);
         // SAFETY: a ticket is in this place, and is not used there again: the state says so.
         Some(unsafe { place.read() })
     }
@@ -146,21 +158,4 @@ pub extern "C" fn rpcrdma_ticket_drop(ticket: Option<&mut rpcrdma_ticket>) {
     if let Some(ticket) = ticket {
         drop(ticket.take());
     }
-}
-
-/// The peer whose call it answers; none for a ticket that was given away.
-///
-/// Thread: any.
-#[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_ticket_connection(ticket: Option<&rpcrdma_ticket>) -> rpcrdma_connection {
-    let ticket = ticket.and_then(rpcrdma_ticket::look);
-    ticket.map_or(rpcrdma_connection::NONE, |ticket| rpcrdma_connection::of(ticket.peer()))
-}
-
-/// The transaction id of the call; 0 for a ticket that was given away.
-///
-/// Thread: any.
-#[unsafe(no_mangle)]
-pub extern "C" fn rpcrdma_ticket_xid(ticket: Option<&rpcrdma_ticket>) -> u32 {
-    ticket.and_then(rpcrdma_ticket::look).map_or(0, Ticket::xid)
 }

@@ -6,7 +6,10 @@ use std::path::Path;
 #[test]
 fn the_header_is_generated_from_the_sources() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let config = cbindgen::Config::from_file(here.join("cbindgen.toml")).expect("cbindgen.toml");
+    let mut config =
+        cbindgen::Config::from_file(here.join("cbindgen.toml")).expect("cbindgen.toml");
+    let version = env!("CARGO_PKG_VERSION");
+    config.after_includes = config.after_includes.map(|text| text.replace("@VERSION@", version));
     let bindings = cbindgen::Builder::new()
         .with_config(config)
         .with_src(here.join("src/lib.rs"))
@@ -48,11 +51,14 @@ fn every_function_of_the_header_states_its_thread() {
             comment.clear();
         }
     }
-    assert!(count > 150, "{count} functions");
+    assert!(count > 100, "{count} functions");
 }
 
-/// The function that is declared from this line on.
+/// The function of the library that is declared from this line on.
 fn function(line: &str) -> Option<&str> {
+    if line.starts_with("static inline") {
+        return None;
+    }
     let before = line.starts_with(char::is_alphabetic).then_some(line)?.split_once('(')?.0;
     let name = before.rsplit([' ', '*']).next()?;
     name.starts_with("rpcrdma_").then_some(name)

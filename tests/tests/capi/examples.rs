@@ -39,7 +39,7 @@ fn the_checks_find_memory_that_is_never_freed() {
     let folder = Folder::new();
     let source = folder.join("leak.c");
     let text = "#include <rpcrdma.h>\n\
-        int main(void) { rpcrdma_config *lost; return rpcrdma_config_default(&lost); }\n";
+        int main(void) { rpcrdma_config *lost; return rpcrdma_config_parse(NULL, &lost); }\n";
     fs::write(&source, text).expect("the folder is writable");
     for (check, why) in [(Check::Sanitizers, "LeakSanitizer"), (Check::Memcheck, "definitely lost")]
     {
@@ -83,6 +83,22 @@ fn kv_ends_by_its_deadline_without_a_server() {
         let said = String::from_utf8_lossy(&output.stderr);
         let is_deadline = said.starts_with("kv: key 0: ") && said.contains("deadline");
         assert_eq!((output.status.code(), is_deadline), (Some(1), true), "{said}");
+    }
+}
+
+#[test]
+fn observe_shows_its_events_and_metrics() {
+    for program in programs("observe") {
+        let output = program.command(&[]).output().expect("it runs");
+        let [said, events] = [output.stdout, output.stderr].map(|all| String::from_utf8(all));
+        let version = env!("CARGO_PKG_VERSION");
+        let expected = format!("observe: rpcrdma {version}: 1 call answered\n");
+        let events = events.expect("text");
+        assert!(output.status.success() && said == Ok(expected), "{events}");
+        for event in ["info: listening at=127.0.0.1:", "info: connected shard="] {
+            assert!(events.contains(event), "{events}");
+        }
+        assert!(!events.contains("debug: "), "{events}");
     }
 }
 

@@ -32,7 +32,9 @@ fn the_header_compiles_without_a_warning_in_c_and_in_cxx() {
 /// The header twice, and what programs begin structures with.
 const TEXT: &str = "#include <rpcrdma.h>
 #include <rpcrdma.h>
+rpcrdma_engine_options engine = RPCRDMA_ENGINE_OPTIONS_INIT;
 rpcrdma_handler handler = RPCRDMA_HANDLER_INIT;
+rpcrdma_want want = RPCRDMA_WANT_INIT;
 rpcrdma_finished finished = RPCRDMA_FINISHED_INIT;
 rpcrdma_session_options options = RPCRDMA_SESSION_OPTIONS_INIT;
 int main(void) { return rpcrdma_is_transient(RPCRDMA_E_BUSY); }

@@ -5,11 +5,12 @@ use std::process::Command;
 
 use crate::toolchain::{has, include, library, succeed};
 
-/// The functions that the header declares.
+/// The functions that the header declares, and does not define itself.
 fn declared() -> BTreeSet<String> {
     let header = std::fs::read_to_string(include().join("rpcrdma.h")).expect("it is committed");
     let code: String = header
         .lines()
+        .take_while(|line| *line != "#ifndef RPCRDMA_INLINE")
         .filter(|line| !line.trim_start().starts_with(['*', '/', '#']))
         .collect::<Vec<_>>()
         .join("\n");

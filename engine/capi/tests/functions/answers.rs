@@ -154,7 +154,7 @@ fn finish_all(calls: &Receiver<Late>, mut data: Vec<rpcrdma_loan>, other: *const
         };
         // SAFETY: the handle is a clone, and `finished` points to this function's.
         unsafe {
-            assert_ne!(rpcrdma_ticket_xid(Some(&ticket)), 0);
+            assert_ne!(ticket.xid, 0);
             let later = rpcrdma_finished { reserved: 1, ..finished };
             let number = rpcrdma_handle_finish(shard.as_ref(), Some(&mut ticket), &later);
             refused(number, RPCRDMA_E_INVALID);
@@ -165,7 +165,7 @@ fn finish_all(calls: &Receiver<Late>, mut data: Vec<rpcrdma_loan>, other: *const
             assert!(bulk.iter().all(|loan| loan.data.is_null()), "the loans were given away");
             let number = rpcrdma_handle_finish(shard.as_ref(), Some(&mut ticket), &finished);
             refused(number, RPCRDMA_E_INVALID);
-            assert_eq!(rpcrdma_ticket_xid(Some(&ticket)), 0);
+            assert_eq!(ticket.xid, 0);
             rpcrdma_handle_free(shard);
         }
     }
@@ -188,7 +188,7 @@ fn another_thread_answers_by_a_ticket() {
     // SAFETY: the header states that any thread may own a loan, and use a handle.
     unsafe impl Send for Moved {}
     // SAFETY: the rig has a client.
-    let other = unsafe { rpcrdma_handle_clone(rpcrdma_client_handle(rig.client).as_ref()) };
+    let other = unsafe { rpcrdma_handle_clone(rpcrdma_handle_of(rig.client).as_ref()) };
     let moved = Moved { data: vec![loan], other };
     let thread = std::thread::spawn(move || {
         let Moved { data, other } = { moved };
@@ -230,7 +230,7 @@ unsafe extern "C" fn keep(
     }
 }
 
-unsafe extern "C" fn resume(context: *mut c_void, turn: *mut rpcrdma_turn) {
+unsafe extern "C" fn resume(context: *mut c_void, shard: *mut rpcrdma_shard, now: u64) {
     unsafe extern "C" fn answer(arg: *mut c_void, reply: *mut rpcrdma_reply) {
         // SAFETY: both are valid in the callback.
         unsafe {
@@ -242,14 +242,14 @@ unsafe extern "C" fn resume(context: *mut c_void, turn: *mut rpcrdma_turn) {
     // SAFETY: all are valid in the callback.
     unsafe {
         let turns = &mut *context.cast::<Turns>();
-        turns.now = rpcrdma_turn_now(turn.as_ref());
+        turns.now = now;
         let arg = ptr::from_mut(&mut turns.answered).cast();
         for mut ticket in turns.tickets.drain(..) {
-            assert!(rpcrdma_turn_is_open(turn.as_mut(), Some(&ticket)));
-            check(rpcrdma_turn_resume(turn, &mut ticket, Some(answer), arg));
-            let again = rpcrdma_turn_resume(turn, &mut ticket, Some(answer), arg);
+            assert!(rpcrdma_ticket_is_open(shard, Some(&ticket)));
+            check(rpcrdma_ticket_resume(shard, &mut ticket, Some(answer), arg));
+            let again = rpcrdma_ticket_resume(shard, &mut ticket, Some(answer), arg);
             refused(again, RPCRDMA_E_INVALID);
-            assert!(!rpcrdma_turn_is_open(turn.as_mut(), Some(&ticket)));
+            assert!(!rpcrdma_ticket_is_open(shard, Some(&ticket)));
         }
     }
 }
@@ -266,44 +266,43 @@ fn one_thread_steps_the_engine_and_polls_both_ends() {
     };
     // SAFETY: all pointers are those that the library gave, or to objects of this function.
     unsafe {
-        let config = made(|out| rpcrdma_config_default(out));
-        let engine = made(|out| rpcrdma_engine_new_stepped(config.as_ref(), out));
-        rpcrdma_config_free(config);
+        let options = rpcrdma_engine_options { is_stepped: true, ..rpcrdma_engine_options::NONE };
+        let engine = made(|out| rpcrdma_engine_new(None, &options, out));
         let shard = made(|out| rpcrdma_shard_new(engine.as_mut(), &handler, out));
         let client = made(|out| rpcrdma_client_new(engine.as_mut(), out));
         let mut at = [0 as c_char; 64];
         let any = c"127.0.0.1:0".as_ptr();
         check(rpcrdma_engine_listen(engine.as_mut(), any, at.as_mut_ptr(), at.len()));
-        let attempt = made(|out| rpcrdma_client_begin_connect(client, at.as_ptr(), out));
+        let attempt = made(|out| rpcrdma_begin_connect(client, at.as_ptr(), out));
         let mut got: Vec<crate::rig::Got> = Vec::new();
         let step = |got: &mut Vec<_>| {
             check(rpcrdma_engine_step(engine.as_mut(), 0));
             let now = rpcrdma_now();
-            assert!(rpcrdma_shard_poll(shard, now) >= 0);
+            assert!(rpcrdma_poll(shard, now, None, ptr::null_mut()) >= 0);
             assert_eq!((*arg.cast::<Turns>()).now, now);
             let got = ptr::from_mut(got).cast();
-            assert!(rpcrdma_client_poll(client, now, Some(crate::rig::collect), got) >= 0);
+            assert!(rpcrdma_poll(client, now, Some(crate::rig::collect), got) >= 0);
         };
         let mut place = std::mem::MaybeUninit::uninit();
         let connection = loop {
             step(&mut got);
-            match rpcrdma_client_connected(client, attempt, Some(&mut place)) {
+            match rpcrdma_connected(client, attempt, Some(&mut place)) {
                 OK => break place.assume_init(),
                 pending => refused(pending, RPCRDMA_E_PENDING),
             }
         };
-        check(rpcrdma_client_send(client, connection, 5, b"call".as_ptr(), 4, 0));
+        check(rpcrdma_send(client, connection, 5, b"call".as_ptr(), 4, 0));
         while got.is_empty() {
             step(&mut got);
         }
         assert_eq!((got[0].cookie, got[0].bytes.as_slice()), (5, &[0, 0, 0, 6][..]));
         assert_eq!(turns.answered, 1);
-        let state = || rpcrdma_handle_state(rpcrdma_shard_handle(shard).as_ref());
+        let state = || rpcrdma_handle_state(rpcrdma_handle_of(shard).as_ref());
         assert_eq!(state(), rpcrdma_state::RPCRDMA_RUNNING as c_int);
-        check(rpcrdma_handle_stop(rpcrdma_shard_handle(shard).as_ref()));
+        check(rpcrdma_handle_stop(rpcrdma_handle_of(shard).as_ref()));
         assert_eq!(state(), rpcrdma_state::RPCRDMA_STOPPING as c_int);
-        rpcrdma_client_free(client);
-        rpcrdma_shard_free(shard);
+        rpcrdma_polled_free(client);
+        rpcrdma_polled_free(shard);
         rpcrdma_engine_free(engine);
     }
 }
@@ -326,7 +325,7 @@ fn a_handler_admits_or_refuses_connections() {
     unsafe { *arg.cast::<c_int>() = 7 };
     let mut place = std::mem::MaybeUninit::uninit();
     // SAFETY: the client and the address are the rig's.
-    let number = unsafe { rpcrdma_client_connect(rig.client, rig.at.as_ptr(), Some(&mut place)) };
+    let number = unsafe { rpcrdma_connect(rig.client, rig.at.as_ptr(), Some(&mut place)) };
     refused(number, RPCRDMA_E_REFUSED);
     assert!(crate::rig::last_error().contains("code 7"));
 }

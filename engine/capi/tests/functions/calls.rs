@@ -1,12 +1,13 @@
 //! Calls and their replies, with data in line and in place.
 
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use rpcrdma_capi::rpcrdma_status::*;
 use rpcrdma_capi::*;
 
-use crate::rig::{OK, Rig, bytes, check, made, refused};
+use crate::rig::{OK, Rig, bytes, check, made, place, refused, want};
 
 /// Replies with the body of the call, and with its first item as an item.
 unsafe extern "C" fn echo(
@@ -20,12 +21,13 @@ unsafe extern "C" fn echo(
         let payload = rpcrdma_reply_payload(reply.as_mut());
         rpcrdma_put_fixed(payload, body.as_ptr(), body.len());
         let message = (*request).message.as_mut();
-        if rpcrdma_message_placed_count((*request).message.as_ref()) > 0 {
+        let mut placed = MaybeUninit::uninit();
+        if rpcrdma_message_placed(message.as_deref(), 0, Some(&mut placed)) == OK {
             let mut loan = made(|out| rpcrdma_message_take(message, 0, 0, out));
             let again = rpcrdma_message_take((*request).message.as_mut(), 0, 0, None);
             refused(again, RPCRDMA_E_INVALID);
             let payload = rpcrdma_reply_payload(reply.as_mut());
-            check(rpcrdma_place(payload, Some(&mut loan)));
+            check(rpcrdma_place(payload, &mut loan, 1));
             assert!(loan.data.is_null(), "it was given away");
         }
         check(rpcrdma_reply_send(reply.as_mut()));
@@ -62,8 +64,8 @@ fn data_go_to_their_places_and_back() {
     let data: Vec<u8> = (0..4096_u32).map(|at| at as u8).collect();
     let mut loan = rig.buffer(&data);
     let call = rig.call(1);
-    check(rpcrdma_place(rpcrdma_call_payload(Some(call)), Some(&mut loan)));
-    let place_again = rpcrdma_place(rpcrdma_call_payload(Some(call)), Some(&mut loan));
+    check(place(call, &mut loan));
+    let place_again = place(call, &mut loan);
     refused(place_again, RPCRDMA_E_INVALID);
     check(rpcrdma_call_want(Some(call), 0, 4096));
     check(rpcrdma_call_submit(Some(call), None));
@@ -100,7 +102,7 @@ unsafe extern "C" fn note_xid(arg: *mut c_void, completion: *mut rpcrdma_complet
     // SAFETY: all are valid in the callback.
     unsafe {
         let noted = &mut *arg.cast::<Vec<(u32, bool)>>();
-        noted.push((rpcrdma_completion_xid(completion.as_ref()), (*completion).status == OK));
+        noted.push(((*completion).xid, (*completion).status == OK));
     }
 }
 
@@ -119,11 +121,10 @@ fn a_completion_has_the_xid_of_its_call_with_a_reply_and_without() {
         while noted.is_empty() {
             let arg = ptr::from_mut(&mut noted).cast();
             // SAFETY: the client is the library's, and `note_xid` takes this argument.
-            unsafe { rpcrdma_client_poll_for(rig.client, 1 << 30, Some(note_xid), arg) };
+            unsafe { rpcrdma_poll_for(rig.client, 1 << 30, Some(note_xid), arg) };
         }
         assert_eq!(noted, [(XID, !is_late)]);
     }
-    assert_eq!(rpcrdma_completion_xid(None), 0);
 }
 
 /// Takes the sink of a completion.
@@ -145,13 +146,19 @@ fn a_result_buffer_comes_back_with_the_completion() {
     let (mut item, mut sink) =
         (rig.buffer(&[3; 512]), [rig.buffer(&[0; 300]), rig.buffer(&[0; 300])]);
     let call = rig.call(1);
-    check(rpcrdma_place(rpcrdma_call_payload(Some(call)), Some(&mut item)));
+    check(place(call, &mut item));
     // SAFETY: there are two loans.
     unsafe {
-        let short = rpcrdma_call_want_into(Some(call), 0, 601, sink.as_mut_ptr(), 2);
+        let pieces = sink.as_mut_ptr();
+        let want = |len_max| want(len_max, pieces, 2);
+        let short = rpcrdma_call_want_into(Some(call), &want(601));
         refused(short, RPCRDMA_E_INVALID);
         assert!(!sink[0].data.is_null(), "nothing was taken");
-        check(rpcrdma_call_want_into(Some(call), 0, 512, sink.as_mut_ptr(), 2));
+        for placement in [-1, 3] {
+            let none = rpcrdma_want { placement, ..want(512) };
+            refused(rpcrdma_call_want_into(Some(call), &none), RPCRDMA_E_INVALID);
+        }
+        check(rpcrdma_call_want_into(Some(call), &want(512)));
     }
     assert!(sink.iter().all(|piece| piece.data.is_null()));
     check(rpcrdma_call_submit(Some(call), None));
@@ -159,14 +166,14 @@ fn a_result_buffer_comes_back_with_the_completion() {
     while pieces.is_empty() {
         let arg = ptr::from_mut(&mut pieces).cast();
         // SAFETY: the client is the library's, and `take_sink` takes this argument.
-        unsafe { rpcrdma_client_poll_for(rig.client, 1 << 30, Some(take_sink), arg) };
+        unsafe { rpcrdma_poll_for(rig.client, 1 << 30, Some(take_sink), arg) };
     }
     assert_eq!(pieces.iter().map(|piece| piece.len).sum::<u32>(), 600);
     for piece in &mut pieces {
         rpcrdma_loan_free(Some(piece));
         assert!(piece.data.is_null());
         // SAFETY: the client is the library's.
-        refused(unsafe { rpcrdma_client_release(rig.client, Some(piece)) }, RPCRDMA_E_INVALID);
+        refused(unsafe { rpcrdma_release(rig.client, Some(piece)) }, RPCRDMA_E_INVALID);
     }
 }
 
@@ -217,13 +224,13 @@ fn a_deadline_and_a_cancellation_end_calls() {
     let call = rig.call(2);
     let id = made(|out| rpcrdma_call_submit(Some(call), out));
     // SAFETY: the client is the library's.
-    check(unsafe { rpcrdma_client_cancel(rig.client, id) });
+    check(unsafe { rpcrdma_cancel(rig.client, id) });
     let mut got = rig.wait(2);
     got.sort_by_key(|got| got.cookie);
     refused(got[0].status, RPCRDMA_E_DEADLINE);
     refused(got[1].status, RPCRDMA_E_CANCELLED);
     // SAFETY: as above.
-    refused(unsafe { rpcrdma_client_cancel(rig.client, id) }, RPCRDMA_E_NOTHING);
+    refused(unsafe { rpcrdma_cancel(rig.client, id) }, RPCRDMA_E_NOTHING);
     drop(rig);
     for ticket in kept.lock().expect("no test panics in it").iter_mut() {
         rpcrdma_ticket_drop(Some(ticket));

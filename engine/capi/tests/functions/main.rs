@@ -8,6 +8,8 @@ mod calls;
 mod inside;
 mod memory;
 mod misuse;
+mod observation;
+mod polled;
 mod programs;
 mod providers;
 mod reports;

@@ -1,13 +1,15 @@
 //! What stays with the program: handles, names, refused calls, loans, memory behind results.
 
 use std::cell::Cell;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
 
 use rpcrdma_capi::*;
 
 use crate::rig::{ECHO, Got, OK, Rig, check, collect, last_error, made};
+
+const INVALID: c_int = rpcrdma_status::RPCRDMA_E_INVALID as c_int;
 
 /// The header says how much.
 #[test]
@@ -45,12 +47,12 @@ fn no_connection_has_the_name_of_none() {
         rig.wait(1);
         // SAFETY: the client is there.
         unsafe {
-            let handle = rpcrdma_client_handle(rig.client);
+            let handle = rpcrdma_handle_of(rig.client);
             check(rpcrdma_handle_close(handle.as_ref(), rig.connection));
             while rpcrdma_handle_connections(handle.as_ref()) > 0 {
-                assert!(rpcrdma_client_poll_for(rig.client, 1 << 20, None, ptr::null_mut()) >= 0);
+                assert!(rpcrdma_poll_for(rig.client, 1 << 20, None, ptr::null_mut()) >= 0);
             }
-            rig.connection = made(|out| rpcrdma_client_connect(rig.client, rig.at.as_ptr(), out));
+            rig.connection = made(|out| rpcrdma_connect(rig.client, rig.at.as_ptr(), out));
         }
     }
 }
@@ -86,23 +88,27 @@ fn a_refused_call_keeps_its_xid_and_deadline_and_a_ticket_its_shard() {
     let table = rpcrdma_handler { arg, on_call: Some(keep), ..rpcrdma_handler::NONE };
     // SAFETY: all is that of this test; the program polls the shard and the client in turn.
     unsafe {
-        let config = made(|out| rpcrdma_config_default(out));
-        let engine = made(|out| rpcrdma_engine_new(config.as_ref(), out));
+        let config = made(|out| rpcrdma_config_parse(ptr::null(), out));
+        let engine = made(|out| rpcrdma_engine_new(config.as_ref(), ptr::null(), out));
         rpcrdma_config_free(config);
         let shard = made(|out| rpcrdma_shard_new(engine.as_mut(), &table, out));
         let mut at = [0; 128];
         let to = c"127.0.0.1:0".as_ptr();
         check(rpcrdma_engine_listen(engine.as_mut(), to, at.as_mut_ptr(), at.len()));
         let client = made(|out| rpcrdma_client_new(engine.as_mut(), out));
-        let attempt = made(|out| rpcrdma_client_begin_connect(client, at.as_ptr(), out));
+        let attempt = made(|out| rpcrdma_begin_connect(client, at.as_ptr(), out));
         let mut got: Vec<Got> = Vec::new();
         let arg: *mut c_void = ptr::from_mut(&mut got).cast();
         let poll = || {
-            assert!(rpcrdma_shard_poll(shard, rpcrdma_now()) >= 0, "{}", last_error());
-            assert!(rpcrdma_client_poll(client, clock.get(), Some(collect), arg) >= 0);
+            assert!(
+                rpcrdma_poll(shard, rpcrdma_now(), None, ptr::null_mut()) >= 0,
+                "{}",
+                last_error()
+            );
+            assert!(rpcrdma_poll(client, clock.get(), Some(collect), arg) >= 0);
         };
         let mut place = MaybeUninit::uninit();
-        while rpcrdma_client_connected(client, attempt, Some(&mut place)) != OK {
+        while rpcrdma_connected(client, attempt, Some(&mut place)) != OK {
             poll();
         }
         let name = place.assume_init();
@@ -110,7 +116,7 @@ fn a_refused_call_keeps_its_xid_and_deadline_and_a_ticket_its_shard() {
         let mut cookie = 0;
         let mut call = ptr::null_mut();
         while refused == OK {
-            call = made(|out| rpcrdma_client_call(client, name, cookie, out));
+            call = made(|out| rpcrdma_begin_call(client, name, cookie, out));
             rpcrdma_put_u64(rpcrdma_call_payload(call.as_mut()), cookie);
             check(rpcrdma_call_xid(call.as_mut(), XID + cookie as u32));
             check(rpcrdma_call_deadline(call.as_mut(), SOON));
@@ -123,7 +129,7 @@ fn a_refused_call_keeps_its_xid_and_deadline_and_a_ticket_its_shard() {
         while waiting.tickets.len() < calls - 1 {
             poll();
         }
-        let handle = rpcrdma_shard_handle(shard);
+        let handle = rpcrdma_handle_of(shard);
         let finished = rpcrdma_finished {
             size: size_of::<rpcrdma_finished>(),
             // Longer than what is kept in place.
@@ -156,9 +162,9 @@ fn a_refused_call_keeps_its_xid_and_deadline_and_a_ticket_its_shard() {
         assert_eq!((last.cookie, last.status, last.execution), (calls as u64 - 1, late, unknown));
 
         let mut ticket = waiting.tickets.pop().expect("that of the last call");
-        let other = rpcrdma_client_handle(client);
+        let other = rpcrdma_handle_of(client);
         // Whatever is refused, the loans stay with the program.
-        let mut loans = [(); 2].map(|()| made(|out| rpcrdma_client_buffer(client, out)));
+        let mut loans = [(); 2].map(|()| made(|out| rpcrdma_buffer(client, out)));
         let kept = loans.each_ref().map(|loan| loan.data);
         let bulk_count = loans.len();
         let finished = rpcrdma_finished { bulk: loans.as_mut_ptr(), bulk_count, ..finished };
@@ -166,14 +172,14 @@ fn a_refused_call_keeps_its_xid_and_deadline_and_a_ticket_its_shard() {
         assert_eq!(refused, rpcrdma_status::RPCRDMA_E_NO_PEER as c_int);
         assert_eq!(loans.each_ref().map(|loan| loan.data), kept);
         let handle = rpcrdma_handle_clone(handle.as_ref());
-        rpcrdma_shard_free(shard);
+        rpcrdma_polled_free(shard);
         let refused = rpcrdma_handle_finish(handle.as_ref(), Some(&mut ticket), &finished);
         assert_eq!(refused, rpcrdma_status::RPCRDMA_E_STOPPED as c_int);
         assert_eq!(loans.each_ref().map(|loan| loan.data), kept);
         loans.iter_mut().for_each(|loan| rpcrdma_loan_free(Some(loan)));
         rpcrdma_ticket_drop(Some(&mut ticket));
         rpcrdma_handle_free(handle);
-        rpcrdma_client_free(client);
+        rpcrdma_polled_free(client);
         rpcrdma_engine_free(engine);
     }
 }
@@ -186,16 +192,16 @@ fn a_message_without_room_takes_all_loans() {
     unsafe {
         for _ in 0..2 {
             let mut loans: Vec<rpcrdma_loan> =
-                (0..40).map(|_| made(|out| rpcrdma_client_buffer(rig.client, out))).collect();
+                (0..40).map(|_| made(|out| rpcrdma_buffer(rig.client, out))).collect();
             let call = ptr::from_mut(rig.call(1));
             let payload = rpcrdma_call_payload(call.as_mut());
-            check(rpcrdma_place_pieces(payload, loans.as_mut_ptr(), loans.len()));
+            check(rpcrdma_place(payload, loans.as_mut_ptr(), loans.len()));
             assert!(loans.iter().all(|loan| loan.data.is_null()));
             let refused = rpcrdma_call_submit(call.as_mut(), None);
             assert_eq!(refused, rpcrdma_status::RPCRDMA_E_TOO_MANY_PIECES as c_int);
             check(rpcrdma_call_discard(call.as_mut()));
             // What was dropped returns.
-            assert!(rpcrdma_client_poll(rig.client, 0, None, ptr::null_mut()) >= 0);
+            assert!(rpcrdma_poll(rig.client, 0, None, ptr::null_mut()) >= 0);
         }
     }
 }
@@ -232,23 +238,17 @@ fn an_address_that_is_cut_off_is_listened_on() {
 }
 
 #[test]
-fn a_session_that_is_not_made_takes_its_client_only_for_its_options() {
+fn a_session_states_why_it_is_not_made() {
     let rig = Rig::new(&ECHO);
-    // SAFETY: all is that of the rig, or was given by the library.
-    unsafe {
-        let mut client = made(|out| rpcrdma_client_new(rig.engine.as_mut(), out));
-        let mut session = MaybeUninit::uninit();
-        let mut new = |client: &mut _, at: *const c_char| {
-            let count = usize::from(!at.is_null());
-            rpcrdma_session_new(Some(client), &at, count, ptr::null(), Some(&mut session))
-        };
-        let nonsense = new(&mut client, c"nonsense".as_ptr());
-        assert_eq!(nonsense, rpcrdma_status::RPCRDMA_E_ADDRESS as c_int);
-        assert!(!client.is_null());
-        let nowhere = new(&mut client, ptr::null());
-        assert_eq!(nowhere, rpcrdma_status::RPCRDMA_E_CONFIG as c_int);
-        assert!(client.is_null());
-    }
+    let mut session = MaybeUninit::uninit();
+    let mut new = |at: *const c_char| {
+        let count = usize::from(!at.is_null());
+        let (engine, session) = (rig.engine, Some(&mut session));
+        // SAFETY: the engine is the rig's, and there are so many addresses.
+        unsafe { rpcrdma_session_new(engine.as_mut(), &at, count, ptr::null(), session) }
+    };
+    assert_eq!(new(c"nonsense".as_ptr()), rpcrdma_status::RPCRDMA_E_ADDRESS as c_int);
+    assert_eq!(new(ptr::null()), rpcrdma_status::RPCRDMA_E_CONFIG as c_int);
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn counters_are_counted_where_there_is_no_room_for_them() {
     let rig = Rig::new(&ECHO);
     // SAFETY: the client and the engine are there, and the places are as many as is said.
     unsafe {
-        let handle = rpcrdma_client_handle(rig.client).as_ref();
+        let handle = rpcrdma_handle_of(rig.client).as_ref();
         let all = made(|out| rpcrdma_handle_stats(handle, ptr::null_mut(), 0, out));
         assert!(all > 1, "{all}");
         let mut one = MaybeUninit::uninit();
@@ -265,8 +265,8 @@ fn counters_are_counted_where_there_is_no_room_for_them() {
         let value = made(|out| rpcrdma_handle_counter(handle, first.name, out));
         assert_eq!(value, first.value);
         let engine = rig.engine.as_ref();
-        let all = made(|out| rpcrdma_engine_admissions(engine, ptr::null_mut(), 0, out));
-        assert_eq!(all, 7);
+        let all = made(|out| rpcrdma_engine_stats(engine, ptr::null_mut(), 0, out));
+        assert_eq!(all, 8);
     }
 }
 
@@ -292,28 +292,37 @@ fn values_are_read_as_they_were_written() {
     unsafe {
         let call = ptr::from_mut(rig.call(1));
         let payload = || rpcrdma_call_payload(call.as_mut());
-        rpcrdma_put_i32(payload(), -2);
-        rpcrdma_put_i64(payload(), i64::MIN);
-        rpcrdma_put_bool(payload(), true);
-        rpcrdma_put_bool(payload(), false);
-        rpcrdma_put_string(payload(), c"a name".as_ptr());
-        rpcrdma_put_string(payload(), ptr::null());
+        rpcrdma_put_u32(payload(), 2);
+        rpcrdma_put_u32(payload(), 1);
+        rpcrdma_put_u32(payload(), 0);
+        for text in ["a name", "", "n\0l", "a name"] {
+            rpcrdma_put_opaque(payload(), text.as_ptr(), text.len());
+        }
         rpcrdma_put_fixed(payload(), b"fixed".as_ptr(), 5);
         rpcrdma_put_u32(payload(), 2);
         check(rpcrdma_call_submit(call.as_mut(), None));
         let got = rig.wait(1).pop().expect("one was waited for");
         let slice = rpcrdma_slice { data: got.bytes.as_ptr(), len: got.bytes.len() };
         let mut reader = made(|out| rpcrdma_reader_init_bytes(out, slice));
-        assert_eq!(made(|out| rpcrdma_get_i32(Some(&mut reader), out)), -2);
-        assert_eq!(made(|out| rpcrdma_get_i64(Some(&mut reader), out)), i64::MIN);
+        assert_eq!(made(|out| rpcrdma_get_u32(Some(&mut reader), out)), 2);
         let bools = [(); 2].map(|()| made(|out| rpcrdma_get_bool(Some(&mut reader), out)));
         assert_eq!(bools, [true, false]);
-        for text in ["a name", ""] {
-            let mut place = [0; 8];
-            let (to, room) = (place.as_mut_ptr(), place.len());
-            let len = made(|out| rpcrdma_get_opaque(Some(&mut reader), to, room, out));
-            assert_eq!(&place[..len], text.as_bytes());
+        let mut place = [1 as c_char; 7];
+        let (to, room) = (place.as_mut_ptr(), place.len());
+        for text in [c"a name", c""] {
+            check(rpcrdma_get_string(Some(&mut reader), to, room));
+            assert_eq!(CStr::from_ptr(to), text);
         }
+        let other = rpcrdma_get_string(Some(&mut reader), to, room);
+        assert_eq!(other, rpcrdma_status::RPCRDMA_E_OTHER as c_int);
+        assert!(last_error().contains("NUL at byte 1"), "{}", last_error());
+        let long = rpcrdma_get_string(Some(&mut reader), to, room - 1);
+        assert_eq!(long, rpcrdma_status::RPCRDMA_E_OPAQUE_TOO_LONG as c_int);
+        assert_eq!(rpcrdma_get_string(Some(&mut reader), to, 0), INVALID);
+        let mut raw = [0; 6];
+        check(rpcrdma_get_bytes(Some(&mut reader), raw.as_mut_ptr(), raw.len()));
+        assert_eq!(&raw, b"a name");
+        check(rpcrdma_skip(Some(&mut reader), 2));
         let mut fixed = [0; 5];
         check(rpcrdma_get_fixed(Some(&mut reader), fixed.as_mut_ptr(), fixed.len()));
         assert_eq!(&fixed, b"fixed");

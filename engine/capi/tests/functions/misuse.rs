@@ -7,7 +7,7 @@ use std::ptr;
 use rpcrdma_capi::rpcrdma_status::*;
 use rpcrdma_capi::*;
 
-use crate::rig::{OK, Rig, check, last_error, made, refused};
+use crate::rig::{OK, Rig, check, last_error, made, refused, want};
 
 #[test]
 fn null_is_refused() {
@@ -15,43 +15,40 @@ fn null_is_refused() {
     // SAFETY: NULL is what the functions look for.
     let numbers = unsafe {
         [
-            rpcrdma_config_default(None),
             rpcrdma_config_parse(null, None),
             rpcrdma_config_load(null, None),
             rpcrdma_config_get(None, null, ptr::null_mut(), 0),
-            rpcrdma_engine_new(None, None),
-            rpcrdma_engine_new_for(None, null, None),
+            rpcrdma_engine_new(None, null.cast(), None),
             rpcrdma_engine_listen(None, null, ptr::null_mut(), 0),
             rpcrdma_engine_start(None, ptr::null()),
             rpcrdma_engine_stop(None),
             rpcrdma_engine_step(None, 0),
             rpcrdma_shard_new(None, ptr::null(), None),
-            rpcrdma_shard_poll(ptr::null_mut(), 0),
-            rpcrdma_shard_fd(ptr::null_mut()),
+            rpcrdma_run(ptr::null_mut()),
+            rpcrdma_fd(ptr::null_mut()),
             rpcrdma_handle_state(None),
             rpcrdma_handle_finish(None, None, ptr::null()),
             rpcrdma_handle_inspect(None, 0, None),
-            rpcrdma_report_gauges(None, ptr::null_mut(), 0, None),
+            rpcrdma_engine_serve_metrics(None, null, ptr::null_mut(), 0),
+            rpcrdma_on_event(0, None, ptr::null_mut()),
             rpcrdma_client_new(None, None),
-            rpcrdma_client_call(ptr::null_mut(), rpcrdma_connection { id: 0 }, 0, None),
-            rpcrdma_client_poll(ptr::null_mut(), 0, None, ptr::null_mut()),
-            rpcrdma_client_buffer(ptr::null_mut(), None),
+            rpcrdma_begin_call(ptr::null_mut(), rpcrdma_connection { id: 0 }, 0, None),
+            rpcrdma_poll(ptr::null_mut(), 0, None, ptr::null_mut()),
+            rpcrdma_buffer(ptr::null_mut(), None),
             rpcrdma_call_want(None, 0, 0),
             rpcrdma_call_submit(None, None),
             rpcrdma_call_discard(None),
-            rpcrdma_place(None, None),
-            rpcrdma_place_pieces(None, ptr::null_mut(), 0),
+            rpcrdma_place(None, ptr::null_mut(), 0),
             rpcrdma_reply_send(None),
             rpcrdma_reply_defer(None, None),
             rpcrdma_reader_init(None, None),
             rpcrdma_get_u32(None, None),
             rpcrdma_message_take(None, 0, 0, None),
-            rpcrdma_turn_resume(ptr::null_mut(), ptr::null_mut(), None, ptr::null_mut()),
-            rpcrdma_turn_buffer(None, None),
+            rpcrdma_ticket_resume(ptr::null_mut(), ptr::null_mut(), None, ptr::null_mut()),
             rpcrdma_bytes_new(None, None),
             rpcrdma_session_new(None, ptr::null(), 0, ptr::null(), None),
             rpcrdma_session_call(ptr::null_mut(), 0, None),
-            rpcrdma_session_poll(ptr::null_mut(), 0, None, ptr::null_mut()),
+            rpcrdma_poll(ptr::null_mut(), 0, None, ptr::null_mut()),
         ]
     };
     for (at, number) in numbers.into_iter().enumerate() {
@@ -64,10 +61,8 @@ fn null_is_refused() {
     // SAFETY: as above.
     unsafe {
         rpcrdma_engine_free(ptr::null_mut());
-        rpcrdma_client_free(ptr::null_mut());
-        rpcrdma_session_free(ptr::null_mut());
-        assert!(rpcrdma_client_turn(ptr::null_mut(), 0).is_null());
-        assert!(rpcrdma_client_handle(ptr::null_mut()).is_null());
+        rpcrdma_polled_free(ptr::null_mut());
+        assert!(rpcrdma_handle_of(ptr::null_mut()).is_null());
     }
 }
 
@@ -90,7 +85,8 @@ fn an_error_has_a_number_and_a_text_with_its_values() {
 
 #[test]
 fn a_text_is_cut_off_where_it_does_not_fit() {
-    let config = made(|out| rpcrdma_config_default(out));
+    // SAFETY: NULL is the default.
+    let config = made(|out| unsafe { rpcrdma_config_parse(ptr::null(), out) });
     let mut text = [b'x' as c_char; 8];
     let (key, out) = (c"engine.provider".as_ptr(), text.as_mut_ptr());
     // SAFETY: the configuration is the library's, and there is room for so many bytes.
@@ -116,14 +112,12 @@ struct Later {
 fn structures_of_options_grow() {
     // SAFETY: all pointers are those that the library gave, or to objects of this function.
     unsafe {
-        let config = made(|out| rpcrdma_config_default(out));
-        let engine = made(|out| rpcrdma_engine_new(config.as_ref(), out));
-        rpcrdma_config_free(config);
+        let engine = made(|out| rpcrdma_engine_new(None, ptr::null(), out));
         let start = |handler: *const rpcrdma_handler| {
             let mut place = MaybeUninit::uninit();
             let number = rpcrdma_shard_new(engine.as_mut(), handler, Some(&mut place));
             if number == OK {
-                rpcrdma_shard_free(place.assume_init());
+                rpcrdma_polled_free(place.assume_init());
             }
             number
         };
@@ -154,12 +148,11 @@ unsafe extern "C" fn use_inside(arg: *mut c_void, _completion: *mut rpcrdma_comp
         let (to, none) = (rig.connection, ptr::null_mut());
         let mut call = MaybeUninit::uninit();
         seen.extend([
-            rpcrdma_client_call(rig.client, to, 1, Some(&mut call)),
-            rpcrdma_client_send(rig.client, to, 1, none, 0, 0),
-            rpcrdma_client_poll(rig.client, 0, None, none.cast()),
-            rpcrdma_client_buffer(rig.client, Some(&mut MaybeUninit::uninit())),
+            rpcrdma_begin_call(rig.client, to, 1, Some(&mut call)),
+            rpcrdma_send(rig.client, to, 1, none, 0, 0),
+            rpcrdma_poll(rig.client, 0, None, none.cast()),
+            rpcrdma_buffer(rig.client, Some(&mut MaybeUninit::uninit())),
         ]);
-        assert!(rpcrdma_client_turn(rig.client, 0).is_null());
     }
 }
 
@@ -167,12 +160,12 @@ unsafe extern "C" fn use_inside(arg: *mut c_void, _completion: *mut rpcrdma_comp
 fn an_object_is_not_used_inside_its_callback() {
     let rig = Rig::new(&rpcrdma_handler::NONE);
     // SAFETY: the client is the library's.
-    check(unsafe { rpcrdma_client_send(rig.client, rig.connection, 1, b"call".as_ptr(), 4, 0) });
+    check(unsafe { rpcrdma_send(rig.client, rig.connection, 1, b"call".as_ptr(), 4, 0) });
     let mut inside: (&Rig, Vec<c_int>) = (&rig, Vec::new());
     while inside.1.is_empty() {
         let arg = ptr::from_mut(&mut inside).cast();
         // SAFETY: as above; `use_inside` takes this argument.
-        let polled = unsafe { rpcrdma_client_poll_for(rig.client, 1 << 30, Some(use_inside), arg) };
+        let polled = unsafe { rpcrdma_poll_for(rig.client, 1 << 30, Some(use_inside), arg) };
         assert!(polled >= 0);
     }
     assert_eq!(inside.1, [RPCRDMA_E_INVALID.number(); 4]);
@@ -186,13 +179,13 @@ fn a_call_under_construction_is_submitted_or_discarded_first() {
     // SAFETY: the client is the library's.
     unsafe {
         let mut loan = MaybeUninit::uninit();
-        refused(rpcrdma_client_buffer(rig.client, Some(&mut loan)), RPCRDMA_E_INVALID);
-        let poll = rpcrdma_client_poll(rig.client, 0, None, ptr::null_mut());
+        refused(rpcrdma_buffer(rig.client, Some(&mut loan)), RPCRDMA_E_INVALID);
+        let poll = rpcrdma_poll(rig.client, 0, None, ptr::null_mut());
         refused(poll, RPCRDMA_E_INVALID);
         check(rpcrdma_call_discard(Some(call)));
         assert!(rpcrdma_call_payload(Some(call)).is_none());
         refused(rpcrdma_call_submit(Some(call), None), RPCRDMA_E_INVALID);
-        check(rpcrdma_client_buffer(rig.client, Some(&mut loan)));
+        check(rpcrdma_buffer(rig.client, Some(&mut loan)));
         rpcrdma_loan_free(Some(loan.assume_init_mut()));
     }
     // Another one discards it.
@@ -214,15 +207,15 @@ fn wants_and_sinks_have_bounds() {
     // SAFETY: the loans are there; NULL is what the functions look for.
     unsafe {
         let call = rig.call(2);
-        let none = rpcrdma_call_want_into(Some(call), 0, 1, ptr::null_mut(), 1);
+        let none = rpcrdma_call_want_into(Some(call), &want(1, ptr::null_mut(), 1));
         refused(none, RPCRDMA_E_INVALID);
-        let number = rpcrdma_call_want_into(Some(call), 0, 1, many.as_mut_ptr(), 17);
+        let number = rpcrdma_call_want_into(Some(call), &want(1, many.as_mut_ptr(), 17));
         refused(number, RPCRDMA_E_INVALID);
         rpcrdma_loan_free(Some(&mut many[1]));
-        let number = rpcrdma_call_want_into(Some(call), 0, 1, many.as_mut_ptr(), 2);
+        let number = rpcrdma_call_want_into(Some(call), &want(1, many.as_mut_ptr(), 2));
         refused(number, RPCRDMA_E_INVALID);
         refused(
-            rpcrdma_place_pieces(rpcrdma_call_payload(Some(call)), ptr::null_mut(), 3),
+            rpcrdma_place(rpcrdma_call_payload(Some(call)), ptr::null_mut(), 3),
             RPCRDMA_E_INVALID,
         );
         check(rpcrdma_call_discard(Some(call)));
@@ -263,7 +256,7 @@ fn counters_have_names() {
     rig.ask(b"call");
     // SAFETY: the handle is the client's, and there is room for so many counters.
     unsafe {
-        let handle = rpcrdma_client_handle(rig.client).as_ref();
+        let handle = rpcrdma_handle_of(rig.client).as_ref();
         let name = c"calls_completed".as_ptr();
         assert_eq!(made(|out| rpcrdma_handle_counter(handle, name, out)), 1);
         let mut all = [rpcrdma_counter { name: ptr::null(), value: 0 }; 200];

@@ -1,6 +1,7 @@
 //! Which provider an engine opens.
 
 use std::ffi::CStr;
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use rpcrdma_capi::rpcrdma_status::*;
@@ -8,13 +9,19 @@ use rpcrdma_capi::*;
 
 use crate::rig::{ECHO, Rig, made, refused};
 
+/// Those of a program that listens there, or connects.
+fn options(at: Option<&CStr>) -> rpcrdma_engine_options {
+    let address = at.map_or(ptr::null(), CStr::as_ptr);
+    rpcrdma_engine_options { address, ..rpcrdma_engine_options::NONE }
+}
+
 /// The provider of an engine that is opened for an address, with a configuration in TOML.
 fn opened(config: &CStr, at: Option<&CStr>) -> String {
     // SAFETY: all pointers are those that the library gave, or to objects of this function.
     unsafe {
         let config = made(|out| rpcrdma_config_parse(config.as_ptr(), out));
-        let at = at.map_or(ptr::null(), CStr::as_ptr);
-        let engine = made(|out| rpcrdma_engine_new_for(config.as_ref(), at, out));
+        let options = options(at);
+        let engine = made(|out| rpcrdma_engine_new(config.as_ref(), &options, out));
         rpcrdma_config_free(config);
         let provider = CStr::from_ptr(rpcrdma_engine_provider(engine.as_ref()));
         rpcrdma_engine_free(engine);
@@ -29,15 +36,10 @@ fn an_address_chooses_the_provider_if_the_configuration_does_not() {
     // No device has an address of documentation (RFC 5737), and the route to it may be one's.
     assert_eq!(opened(c"engine.provider = \"tcp\"", Some(c"203.0.113.1:7777")), "tcp");
     assert_eq!(opened(c"engine.provider = \"fabric\"", Some(c"127.0.0.1:7777")), "fabric");
-    // SAFETY: as above.
-    unsafe {
-        let config = made(|out| rpcrdma_config_parse(c"".as_ptr(), out));
-        let nonsense = c"shm:nonsense".as_ptr();
-        let mut engine = std::mem::MaybeUninit::uninit();
-        let outcome = rpcrdma_engine_new_for(config.as_ref(), nonsense, Some(&mut engine));
-        refused(outcome, RPCRDMA_E_ADDRESS);
-        rpcrdma_config_free(config);
-    }
+    let nonsense = options(Some(c"shm:nonsense"));
+    // SAFETY: the options are those of this function.
+    let outcome = unsafe { rpcrdma_engine_new(None, &nonsense, Some(&mut MaybeUninit::uninit())) };
+    refused(outcome, RPCRDMA_E_ADDRESS);
 }
 
 #[test]

@@ -43,6 +43,17 @@ pub fn bytes<'a>(slice: rpcrdma_slice) -> &'a [u8] {
     }
 }
 
+/// Places a loan in a call.
+pub fn place(call: &mut rpcrdma_call, loan: &mut rpcrdma_loan) -> c_int {
+    // SAFETY: there is one loan.
+    unsafe { rpcrdma_place(rpcrdma_call_payload(Some(call)), loan, 1) }
+}
+
+/// A result of so many bytes, into these pieces.
+pub fn want(len_max: u32, sink: *mut rpcrdma_loan, sink_count: usize) -> rpcrdma_want {
+    rpcrdma_want { len_max, sink, sink_count, ..rpcrdma_want::NONE }
+}
+
 /// Replies with the body of the call.
 pub unsafe extern "C" fn echo(
     _context: *mut c_void,
@@ -77,8 +88,13 @@ pub unsafe extern "C" fn collect(arg: *mut c_void, completion: *mut rpcrdma_comp
     let mut placed = Vec::new();
     // SAFETY: the message is valid in the callback, or NULL.
     let message = unsafe { done.message.as_ref() };
-    for item in 0..rpcrdma_message_placed_count(message) {
-        let about = made(|out| rpcrdma_message_placed(message, item, out));
+    let mut about = MaybeUninit::uninit();
+    for item in 0.. {
+        if rpcrdma_message_placed(message, item, Some(&mut about)) != OK {
+            break;
+        }
+        // SAFETY: the function has returned success.
+        let about = unsafe { about.assume_init() };
         for segment in 0..about.segments as usize {
             let slice = made(|out| rpcrdma_message_segment(message, item, segment, out));
             placed.extend_from_slice(bytes(slice));
@@ -107,14 +123,14 @@ impl Rig {
         // SAFETY: all pointers are those that the library gave, or to objects of this function.
         unsafe {
             let config = made(|out| rpcrdma_config_parse(config.as_ptr(), out));
-            let engine = made(|out| rpcrdma_engine_new(config.as_ref(), out));
+            let engine = made(|out| rpcrdma_engine_new(config.as_ref(), ptr::null(), out));
             rpcrdma_config_free(config);
             check(rpcrdma_engine_start(engine.as_mut(), handler));
             let mut at = [0; 64];
             let any = c"127.0.0.1:0".as_ptr();
             check(rpcrdma_engine_listen(engine.as_mut(), any, at.as_mut_ptr(), at.len()));
             let client = made(|out| rpcrdma_client_new(engine.as_mut(), out));
-            let connection = made(|out| rpcrdma_client_connect(client, at.as_ptr(), out));
+            let connection = made(|out| rpcrdma_connect(client, at.as_ptr(), out));
             Rig { engine, client, connection, at }
         }
     }
@@ -123,13 +139,13 @@ impl Rig {
     #[expect(clippy::mut_from_ref, reason = "the call is the library's")]
     pub fn call(&self, cookie: u64) -> &mut rpcrdma_call {
         // SAFETY: the client is the library's, and the call is used before the next.
-        unsafe { &mut *made(|out| rpcrdma_client_call(self.client, self.connection, cookie, out)) }
+        unsafe { &mut *made(|out| rpcrdma_begin_call(self.client, self.connection, cookie, out)) }
     }
 
     /// A buffer with these bytes.
     pub fn buffer(&self, content: &[u8]) -> rpcrdma_loan {
         // SAFETY: the client is the library's.
-        let mut loan = made(|out| unsafe { rpcrdma_client_buffer(self.client, out) });
+        let mut loan = made(|out| unsafe { rpcrdma_buffer(self.client, out) });
         assert!(loan.len as usize >= content.len());
         // SAFETY: the loan is this program's, and has room.
         unsafe { loan.data.copy_from_nonoverlapping(content.as_ptr(), content.len()) };
@@ -150,7 +166,7 @@ impl Rig {
         let arg = ptr::from_mut(&mut got).cast();
         while got.len() < count {
             // SAFETY: the client is the library's, and `collect` takes this argument.
-            let busy = unsafe { rpcrdma_client_poll_for(self.client, 1 << 30, Some(collect), arg) };
+            let busy = unsafe { rpcrdma_poll_for(self.client, 1 << 30, Some(collect), arg) };
             assert!(busy >= 0, "{}", last_error());
         }
         got
@@ -160,7 +176,7 @@ impl Rig {
     pub fn ask(&self, body: &[u8]) -> Got {
         let (to, data, len) = (self.connection, body.as_ptr(), body.len());
         // SAFETY: the client is the library's, and there are so many bytes.
-        check(unsafe { rpcrdma_client_send(self.client, to, 1, data, len, 0) });
+        check(unsafe { rpcrdma_send(self.client, to, 1, data, len, 0) });
         self.wait(1).pop().expect("one was waited for")
     }
 }
@@ -169,7 +185,7 @@ impl Drop for Rig {
     fn drop(&mut self) {
         // SAFETY: both are the library's, and not used any more.
         unsafe {
-            rpcrdma_client_free(self.client);
+            rpcrdma_polled_free(self.client);
             rpcrdma_engine_free(self.engine);
         }
     }

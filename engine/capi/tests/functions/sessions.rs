@@ -6,19 +6,15 @@ use std::ptr;
 use rpcrdma_capi::rpcrdma_status::*;
 use rpcrdma_capi::*;
 
-use crate::rig::{ECHO, Got, OK, Rig, check, collect, last_error, made, refused};
+use crate::rig::{ECHO, Got, OK, Rig, check, collect, last_error, made, place, refused};
 
 /// A session to the server of a rig.
 fn session(rig: &Rig, options: Option<&rpcrdma_session_options>) -> *mut rpcrdma_session {
     let addresses = [rig.at.as_ptr()];
     // SAFETY: all pointers are those that the library gave, or to objects of this function.
     unsafe {
-        let mut client = made(|out| rpcrdma_client_new(rig.engine.as_mut(), out));
-        let options = options.map_or(ptr::null(), ptr::from_ref);
-        let made =
-            made(|out| rpcrdma_session_new(Some(&mut client), addresses.as_ptr(), 1, options, out));
-        assert!(client.is_null(), "the session has taken it");
-        made
+        let (engine, options) = (rig.engine.as_mut(), options.map_or(ptr::null(), ptr::from_ref));
+        made(|out| rpcrdma_session_new(engine, addresses.as_ptr(), 1, options, out))
     }
 }
 
@@ -27,7 +23,7 @@ fn wait(session: *mut rpcrdma_session, count: usize) -> Vec<Got> {
     while got.len() < count {
         let arg = ptr::from_mut(&mut got).cast();
         // SAFETY: the session is the library's, and `collect` takes this argument.
-        assert!(unsafe { rpcrdma_session_poll_for(session, 1 << 30, Some(collect), arg) } >= 0);
+        assert!(unsafe { rpcrdma_poll_for(session, 1 << 30, Some(collect), arg) } >= 0);
     }
     got
 }
@@ -57,12 +53,12 @@ fn calls_wait_for_a_connection_and_are_answered() {
         assert_eq!(event.address[..64], rig.at);
         assert_eq!(rpcrdma_session_connections(session), 1);
         check(rpcrdma_session_close(session));
-        while !rpcrdma_session_is_closed(session) {
-            rpcrdma_session_poll_for(session, 1 << 20, None, ptr::null_mut());
+        while !rpcrdma_is_stopped(session) {
+            rpcrdma_poll_for(session, 1 << 20, None, ptr::null_mut());
         }
         let call = made(|out| rpcrdma_session_call(session, 9, out)).as_mut();
         refused(rpcrdma_call_submit(call, None), RPCRDMA_E_CLOSED);
-        rpcrdma_session_free(session);
+        rpcrdma_polled_free(session);
     }
 }
 
@@ -86,12 +82,12 @@ fn a_call_that_never_gets_a_connection_ends_by_its_deadline() {
     unsafe {
         let mut loan = rig.buffer(&[1; 10]);
         let call = &mut *made(|out| rpcrdma_session_call(session, 1, out));
-        check(rpcrdma_place(rpcrdma_call_payload(Some(call)), Some(&mut loan)));
+        check(place(call, &mut loan));
         check(rpcrdma_call_deadline(Some(call), rpcrdma_now() + 1));
         check(rpcrdma_call_submit(Some(call), None));
         let call = &mut *made(|out| rpcrdma_session_call(session, 2, out));
         let mut loan = rig.buffer(&[2; 10]);
-        check(rpcrdma_place(rpcrdma_call_payload(Some(call)), Some(&mut loan)));
+        check(place(call, &mut loan));
         refused(rpcrdma_call_submit(Some(call), None), RPCRDMA_E_QUEUE_FULL);
         let (out, place) = (&mut std::mem::MaybeUninit::uninit(), ptr::from_mut(&mut loan));
         check(rpcrdma_call_take_placed(Some(call), place, 1, Some(out)));
@@ -101,10 +97,10 @@ fn a_call_that_never_gets_a_connection_ends_by_its_deadline() {
         refused(wait(session, 1)[0].status, RPCRDMA_E_DEADLINE);
         let mut event = std::mem::MaybeUninit::uninit();
         while rpcrdma_session_next_event(session, Some(&mut event)) != OK {
-            rpcrdma_session_poll_for(session, 1 << 30, None, ptr::null_mut());
+            rpcrdma_poll_for(session, 1 << 30, None, ptr::null_mut());
         }
         refused(event.assume_init_ref().status, RPCRDMA_E_NO_LISTENER);
-        rpcrdma_session_free(session);
+        rpcrdma_polled_free(session);
     }
 }
 
@@ -155,9 +151,9 @@ fn lost(resend: rpcrdma_resend) -> (c_int, c_int, Vec<u32>) {
         let mut ends = Ends::new();
         while ends.is_empty() {
             let arg: *mut c_void = ptr::from_mut(&mut ends).cast();
-            assert!(rpcrdma_session_poll_for(session, 1 << 30, Some(note), arg) >= 0);
+            assert!(rpcrdma_poll_for(session, 1 << 30, Some(note), arg) >= 0);
         }
-        rpcrdma_session_free(session);
+        rpcrdma_polled_free(session);
         ends.remove(0)
     };
     // The shard ends with it.
@@ -184,7 +180,7 @@ unsafe extern "C" fn note(arg: *mut c_void, completion: *mut rpcrdma_completion)
     // SAFETY: both are valid in the callback.
     let (ends, done) = unsafe { (&mut *arg.cast::<Ends>(), &*completion) };
     let text = last_error();
-    ends.push((done.status, rpcrdma_completion_cause(Some(done)), text));
+    ends.push((done.status, done.cause, text));
 }
 
 #[test]
@@ -201,15 +197,15 @@ fn a_deadline_in_a_session_names_its_cause() {
     unsafe {
         let mut event = std::mem::MaybeUninit::uninit();
         while rpcrdma_session_next_event(session, Some(&mut event)) != OK {
-            rpcrdma_session_poll_for(session, 1 << 30, None, ptr::null_mut());
+            rpcrdma_poll_for(session, 1 << 30, None, ptr::null_mut());
         }
         let call = &mut *made(|out| rpcrdma_session_call(session, 1, out));
         check(rpcrdma_call_deadline(Some(call), rpcrdma_now() + 1));
         check(rpcrdma_call_submit(Some(call), None));
         while (*arg.cast::<Ends>()).is_empty() {
-            assert!(rpcrdma_session_poll_for(session, 1 << 30, Some(note), arg) >= 0);
+            assert!(rpcrdma_poll_for(session, 1 << 30, Some(note), arg) >= 0);
         }
-        rpcrdma_session_free(session);
+        rpcrdma_polled_free(session);
     }
     let (status, cause, text) = &ends[0];
     refused(*status, RPCRDMA_E_DEADLINE);
@@ -232,14 +228,14 @@ fn a_session_without_a_possible_address_ends_its_calls_with_the_reason() {
         let call = &mut *made(|out| rpcrdma_session_call(session, 1, out));
         check(rpcrdma_call_submit(Some(call), None));
         while (*arg.cast::<Ends>()).is_empty() {
-            assert!(rpcrdma_session_poll_for(session, 1 << 30, Some(note), arg) >= 0);
+            assert!(rpcrdma_poll_for(session, 1 << 30, Some(note), arg) >= 0);
         }
         let event = made(|out| rpcrdma_session_next_event(session, out));
         assert_eq!(event.kind, rpcrdma_session_event_kind::RPCRDMA_SESSION_GIVEN_UP as i32);
         refused(event.status, RPCRDMA_E_WRONG_ADDRESS);
         let call = &mut *made(|out| rpcrdma_session_call(session, 2, out));
         refused(rpcrdma_call_submit(Some(call), None), RPCRDMA_E_WRONG_ADDRESS);
-        rpcrdma_session_free(session);
+        rpcrdma_polled_free(session);
     }
     refused(ends[0].0, RPCRDMA_E_WRONG_ADDRESS);
     assert_eq!(ends[0].1, OK);
@@ -263,21 +259,19 @@ fn an_id_of_another_object_or_of_none_cancels_nothing() {
         let of_client = made(|out| rpcrdma_call_submit(Some(rig.call(1)), out));
         for (at, session) in sessions.into_iter().enumerate() {
             for id in [none, ids[1 - at], of_client] {
-                refused(rpcrdma_session_cancel(session, id), RPCRDMA_E_INVALID);
+                refused(rpcrdma_cancel(session, id), RPCRDMA_E_INVALID);
             }
             assert_eq!(rpcrdma_session_open_calls(session), 1);
         }
         for id in [none, ids[0], ids[1]] {
-            refused(rpcrdma_client_cancel(rig.client, id), RPCRDMA_E_INVALID);
+            refused(rpcrdma_cancel(rig.client, id), RPCRDMA_E_INVALID);
         }
-        let turn = rpcrdma_client_turn(rig.client, 0).as_mut();
-        refused(rpcrdma_turn_cancel(turn, ids[0]), RPCRDMA_E_INVALID);
-        check(rpcrdma_client_cancel(rig.client, of_client));
+        check(rpcrdma_cancel(rig.client, of_client));
         for (session, id) in sessions.into_iter().zip(ids) {
-            check(rpcrdma_session_cancel(session, id));
+            check(rpcrdma_cancel(session, id));
             refused(wait(session, 1)[0].status, RPCRDMA_E_CANCELLED);
-            refused(rpcrdma_session_cancel(session, id), RPCRDMA_E_NOTHING);
-            rpcrdma_session_free(session);
+            refused(rpcrdma_cancel(session, id), RPCRDMA_E_NOTHING);
+            rpcrdma_polled_free(session);
         }
     }
 }

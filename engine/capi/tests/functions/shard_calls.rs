@@ -58,9 +58,15 @@ fn a_call_that_a_shard_could_not_send_is_sent_later() {
     // SAFETY: all pointers are those that the library gave, or to objects of this function.
     unsafe {
         let shard = made(|out| rpcrdma_shard_new(rig.engine.as_mut(), &table, out));
-        let poll = || assert!(rpcrdma_shard_poll(shard, rpcrdma_now()) >= 0, "{}", last_error());
+        let poll = || {
+            assert!(
+                rpcrdma_poll(shard, rpcrdma_now(), None, ptr::null_mut()) >= 0,
+                "{}",
+                last_error()
+            )
+        };
         let look = || &*seen;
-        made(|out| rpcrdma_shard_connect(shard, rig.at.as_ptr(), out));
+        made(|out| rpcrdma_begin_connect(shard, rig.at.as_ptr(), out));
         let connection = loop {
             poll();
             if let Some(connection) = look().connection {
@@ -70,8 +76,7 @@ fn a_call_that_a_shard_could_not_send_is_sent_later() {
         let mut sent = 0;
         // Without polls, credits or slots run out.
         let call = loop {
-            let turn = rpcrdma_shard_turn(shard, rpcrdma_now());
-            let call = made(|out| rpcrdma_turn_call(turn.as_mut(), connection, sent, out));
+            let call = made(|out| rpcrdma_begin_call(shard, connection, sent, out));
             rpcrdma_put_u64(rpcrdma_call_payload(call.as_mut()), sent);
             let number = rpcrdma_call_submit(call.as_mut(), None);
             if number != OK {
@@ -96,6 +101,6 @@ fn a_call_that_a_shard_could_not_send_is_sent_later() {
         let last = &look().got[calls];
         let bytes = sent.to_be_bytes();
         assert_eq!((last.cookie, last.status, last.bytes.as_slice()), (sent, OK, &bytes[..]));
-        rpcrdma_shard_free(shard);
+        rpcrdma_polled_free(shard);
     }
 }
