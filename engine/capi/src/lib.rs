@@ -11,14 +11,14 @@
 //! A module uses only modules that stand below it.
 //!
 //! - `client`, `session`, `shard`
-//! - `engine`
-//! - `handler`, `turn`, `want`
-//! - `call`, `polling`, `reply`
-//! - `polled`
-//! - `done`, `inspect`, `payload`, `reader`, `ticket`
-//! - `handle`, `message`
-//! - `config`, `loan`
-//! - `arguments`, `call_id`, `events`
+//! - `engine`, `want`
+//! - `call`, `handler`, `polling`, `turn`
+//! - `inspect`, `polled`
+//! - `handle`, `reply`
+//! - `done`, `reader`, `ticket`
+//! - `message`, `payload`
+//! - `config`, `events`, `loan`
+//! - `arguments`, `call_id`
 //! - `failure`
 //! - `texts`
 //! - `limits`, `provider`, `stats`, `status`
