@@ -54,14 +54,28 @@ impl Wire<'_> for u32 {
 /// The source of the items of an [`Array`] or a [`List`].
 #[derive(Clone, Copy)]
 enum ItemSource<'a, T> {
-    /// `count` items in these bytes, already checked.
-    Bytes { count: u32, bytes: &'a [u8] },
+    /// `count` items in these bytes, already checked, from `start` of the message on.
+    Bytes { count: u16, start: u32, bytes: &'a [u8] },
     /// Values to encode.
     Values(&'a [T]),
 }
 
 impl<'a, T> ItemSource<'a, T> {
-    const EMPTY: Self = Self::Bytes { count: 0, bytes: &[] };
+    const EMPTY: Self = Self::Bytes { count: 0, start: 0, bytes: &[] };
+
+    #[inline]
+    fn extent(&self) -> Extent {
+        match *self {
+            Self::Bytes { count, start, bytes } => Extent { count, start, len: bytes.len() as u32 },
+            Self::Values(_) => Extent::NOWHERE,
+        }
+    }
+
+    #[inline]
+    fn at(message: &'a [u8], Extent { count, start, len }: Extent) -> Self {
+        let bytes = message.get(start as usize..).and_then(|rest| rest.get(..len as usize));
+        bytes.map_or(Self::EMPTY, |bytes| Self::Bytes { count, start, bytes })
+    }
 
     #[inline]
     const fn len(&self) -> usize {
@@ -74,12 +88,40 @@ impl<'a, T> ItemSource<'a, T> {
     #[inline]
     fn iter(&self, framed: bool) -> Iter<'a, T> {
         let source = match *self {
-            Self::Bytes { count, bytes } => {
-                ItemIter::Bytes { left: count, framed, reader: Reader::new(bytes) }
+            Self::Bytes { count, bytes, .. } => {
+                ItemIter::Bytes { left: count.into(), framed, reader: Reader::new(bytes) }
             }
             Self::Values(values) => ItemIter::Values(values.iter()),
         };
         Iter { source }
+    }
+}
+
+/// Items of the longest [`Array`] or [`List`] that is decoded: a header has far fewer.
+const COUNT_MAX: u32 = u16::MAX as u32;
+
+/// Where the items of an [`Array`] or a [`List`] are in the message that they were decoded from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    count: u16,
+    start: u32,
+    len: u32,
+}
+
+impl Extent {
+    /// That of no items.
+    pub const NOWHERE: Self = Self { count: 0, start: 0, len: 0 };
+
+    /// One item of `len` bytes.
+    pub(crate) const fn one(start: u32, len: u32) -> Self {
+        Self { count: 1, start, len }
+    }
+
+    /// The same items where a copy of them begins in other bytes.
+    #[inline]
+    #[must_use]
+    pub const fn copied_to(self, start: u32) -> Self {
+        Self { start, ..self }
     }
 }
 
@@ -90,6 +132,21 @@ pub struct Array<'a, T> {
 }
 
 impl<'a, T> Array<'a, T> {
+    /// The items at this place of a message, which were checked when they were decoded from it.
+    #[inline]
+    #[must_use]
+    pub fn at(message: &'a [u8], extent: Extent) -> Self {
+        Self { items: ItemSource::at(message, extent) }
+    }
+
+    /// Where the items are in the message that they were decoded from; nowhere if they are values
+    /// to encode.
+    #[inline]
+    #[must_use]
+    pub fn extent(&self) -> Extent {
+        self.items.extent()
+    }
+
     /// The empty array.
     pub const EMPTY: Self = Self { items: ItemSource::EMPTY };
 
@@ -116,31 +173,32 @@ impl<'a, T> Array<'a, T> {
 }
 
 impl<'a, T: Wire<'a>> Array<'a, T> {
-    /// Decodes an array of at most `max` items, and checks each item.
+    /// Decodes an array of at most `max` items, and at most 65,535, and checks each item.
     ///
     /// # Errors
     /// [`DecodeError::TooMany`] before any item is decoded, or the error of an item.
     #[inline]
     pub fn decode(reader: &mut Reader<'a>, max: u32) -> Result<Self, DecodeError> {
-        let at = reader.at_u32();
+        let (at, max) = (reader.at_u32(), max.min(COUNT_MAX));
         match reader.u32()? {
             0 => Ok(Self::EMPTY),
             count if count > max => Err(DecodeError::TooMany { at, count, max }),
-            count => Self::decode_items(reader, count),
+            count => Self::decode_items(reader, count as u16),
         }
     }
 
     #[inline]
-    fn decode_items(reader: &mut Reader<'a>, count: u32) -> Result<Self, DecodeError> {
+    fn decode_items(reader: &mut Reader<'a>, count: u16) -> Result<Self, DecodeError> {
         let start = *reader;
         if let Some(len) = T::FIXED_LEN {
-            reader.inner((count as usize).saturating_mul(len))?;
+            reader.inner(usize::from(count) * len)?;
         } else {
             for _ in 0..count {
                 T::decode(reader)?;
             }
         }
-        Ok(Self { items: ItemSource::Bytes { count, bytes: taken(&start, reader) } })
+        let (at, bytes) = (start.at_u32(), taken(&start, reader));
+        Ok(Self { items: ItemSource::Bytes { count, start: at, bytes } })
     }
 
     /// Encodes the count and the items.
@@ -211,6 +269,21 @@ pub struct List<'a, T> {
 }
 
 impl<'a, T> List<'a, T> {
+    /// The items at this place of a message, which were checked when they were decoded from it.
+    #[inline]
+    #[must_use]
+    pub fn at(message: &'a [u8], extent: Extent) -> Self {
+        Self { items: ItemSource::at(message, extent) }
+    }
+
+    /// Where the items are in the message that they were decoded from; nowhere if they are values
+    /// to encode.
+    #[inline]
+    #[must_use]
+    pub fn extent(&self) -> Extent {
+        self.items.extent()
+    }
+
     /// The empty list.
     pub const EMPTY: Self = Self { items: ItemSource::EMPTY };
 
@@ -237,7 +310,7 @@ impl<'a, T> List<'a, T> {
 }
 
 impl<'a, T: Wire<'a>> List<'a, T> {
-    /// Decodes a list of at most `max` items, and checks each item.
+    /// Decodes a list of at most `max` items, and at most 65,535, and checks each item.
     ///
     /// # Errors
     /// [`DecodeError::TooMany`] at item `max + 1`, or the error of an item or its mark.
@@ -252,16 +325,17 @@ impl<'a, T: Wire<'a>> List<'a, T> {
         start: Reader<'a>,
         max: u32,
     ) -> Result<Self, DecodeError> {
-        let mut count = 0;
+        let (mut count, max) = (0_u16, max.min(COUNT_MAX));
         loop {
-            if count == max {
-                return Err(DecodeError::TooMany { at: reader.at_u32(), count: count + 1, max });
+            if u32::from(count) == max {
+                return Err(DecodeError::TooMany { at: reader.at_u32(), count: max + 1, max });
             }
             T::decode(reader)?;
             count += 1;
             let bytes = taken(&start, reader);
             if !reader.bool()? {
-                return Ok(Self { items: ItemSource::Bytes { count, bytes } });
+                let start = start.at_u32();
+                return Ok(Self { items: ItemSource::Bytes { count, start, bytes } });
             }
         }
     }

@@ -16,6 +16,7 @@ pub use zerocopy::IntoBytes;
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 
+use crate::array::Extent;
 use crate::numbers::{opttype, placement, proc, size};
 
 /// RDMA_MSG with three empty lists, in either version.
@@ -397,6 +398,8 @@ impl FixedList for OneItem {
 impl OneDirection {
     /// Bytes of the list.
     pub const LEN: usize = size_of::<Self>();
+    /// Where the set is in the list.
+    pub const SET: Extent = Extent::one(4, Self::LEN as u32 - 4);
 
     /// The direction for the result of this range of the request.
     #[inline]

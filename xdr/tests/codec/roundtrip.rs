@@ -2,7 +2,11 @@
 
 use crate::{fields, headers};
 use proptest::prelude::*;
-use rpcrdma_xdr::{Body, Header, Prefix, PrivateData, RpcPrefix, Writer};
+use rpcrdma_xdr::rtr::transmit::{XmtReq, XmtResp};
+use rpcrdma_xdr::{
+    Array, Body, Header, List, MsgItem, Optional, Prefix, PrivateData, RpcPrefix, WriteChunk,
+    Writer,
+};
 
 fn encode(header: &Header<'_>) -> Vec<u8> {
     let mut buffer = vec![0xa5; header.encoded_len()];
@@ -28,6 +32,30 @@ proptest! {
         prop_assert_eq!(decoded, header);
         prop_assert_eq!(fields::fields(&decoded), fields::fields(&header));
         prop_assert_eq!(encode(&decoded), &message[..len]);
+    }
+
+    #[test]
+    fn the_lists_of_a_header_are_found_again_by_their_extents(header in headers::header()) {
+        let message = encode(&header);
+        let (decoded, _) = Header::decode(&message).expect("what we encode is valid");
+        match decoded.body {
+            Body::Msg(lists) | Body::NoMsg(lists) | Body::Msgp { chunks: lists, .. } => {
+                prop_assert_eq!(List::at(&message, lists.reads.extent()), lists.reads);
+                prop_assert_eq!(List::at(&message, lists.writes.extent()), lists.writes);
+                if let Some(WriteChunk(segments)) = lists.reply {
+                    prop_assert_eq!(Array::at(&message, segments.extent()), segments);
+                }
+            }
+            Body::Optional(Optional::XmtReq(XmtReq { dp, rsd, .. })) => {
+                prop_assert_eq!(Array::at(&message, dp.extent()), dp);
+                prop_assert_eq!(Array::at(&message, rsd.extent()), rsd);
+                prop_assert!(Array::<MsgItem<'_>>::at(&message[..28], dp.extent()).is_empty());
+            }
+            Body::Optional(Optional::XmtResp(XmtResp { dp, .. })) => {
+                prop_assert_eq!(Array::at(&message, dp.extent()), dp);
+            }
+            _ => {}
+        }
     }
 
     #[test]
