@@ -75,8 +75,9 @@ impl Ends<'_> {
         })
     }
 
-    /// The forms of the reply that fit our receive buffers, in the order of preference.
-    fn reply_ways(&self, demand: &CallDemand<'_>) -> ArrayVec<ChunkReplyWay, 4> {
+    /// The forms of the reply that fit our receive buffers, in the order of preference. Each is
+    /// planned when it is tried: nearly always the first one is taken.
+    fn reply_ways(&self, demand: &CallDemand<'_>) -> impl Iterator<Item = ChunkReplyWay> {
         let (mut asked, mut possible) = (ItemSet::EMPTY, ItemSet::EMPTY);
         for (index, want) in demand.wants.iter().enumerate() {
             if index >= self.interop.write_chunks_max as usize || !self.can_write(want, demand) {
@@ -94,9 +95,9 @@ impl Ends<'_> {
             }
         }
         let beside = if self.interop.write_with_reply { possible } else { ItemSet::EMPTY };
-        let in_line = [asked, possible].map(|writes| self.reply_way(demand, writes, false));
-        let in_chunk = [beside, ItemSet::EMPTY].map(|writes| self.reply_way(demand, writes, true));
-        in_line.into_iter().chain(in_chunk).flatten().collect()
+        let ways = [(asked, false), (possible, false), (beside, true), (ItemSet::EMPTY, true)];
+        let ways = ways.into_iter();
+        ways.filter_map(|(writes, is_long)| self.reply_way(demand, writes, is_long))
     }
 
     fn reply_way(
