@@ -47,15 +47,9 @@ fn arriving(c: &mut Criterion) {
         group.bench_function(format!("items: {count}"), |b| {
             b.iter(|| {
                 let items = Array::from_slice(black_box(&items));
-                let placed = resolve(
-                    &structure,
-                    &parts,
-                    items,
-                    Rule::Request { explicit: false },
-                    64 << 20,
-                    &mut (),
-                )
-                .expect("every item is valid");
+                let placed =
+                    resolve(&structure, &parts, items, Rule::Request { explicit: false }, 64 << 20)
+                        .expect("every item is valid");
                 let pieces = placed.iter().flat_map(|item| item.pieces(&structure));
                 pieces.map(|piece| u64::from(piece.len)).sum::<u64>()
             });

@@ -17,7 +17,6 @@ use crate::group::{GroupAssembler, OpenGroup, Part};
 use crate::ingress::{ControlSend, Ignored, Message, Via};
 use crate::opening::Opening;
 use crate::placement::direct::{WantSet, check_directions};
-use crate::placement::find::Finder;
 use crate::placement::gather::Pieces;
 use crate::placement::inline::{Direction, InlinePlan};
 use crate::placement::placed::Placed;
@@ -302,27 +301,13 @@ impl Connection {
         message: &Message<'a>,
         parts: &[Part],
     ) -> Result<Placed<'a>, Violation> {
-        self.find_call(message, parts, &mut ())
-    }
-
-    /// As [`Connection::resolve_call`], and reports the positions of items placed by Send as it
-    /// finds them, without a second pass.
-    ///
-    /// # Errors
-    /// As there; what was reported to the finder means nothing then.
-    pub fn find_call<'a>(
-        &self,
-        message: &Message<'a>,
-        parts: &[Part],
-        finder: &mut impl Finder,
-    ) -> Result<Placed<'a>, Violation> {
         let Settings { structure, rpc_len_max: max, explicit, .. } = &self.settings;
         if message.via != Via::Xmt {
             offer::check_offer(self.limits(), message)?;
             return lists::resolve_call(message, *max);
         }
         let rule = Rule::Request { explicit: *explicit };
-        let placed = resolve(structure, parts, message.dp, rule, *max, finder)?;
+        let placed = resolve(structure, parts, message.dp, rule, *max)?;
         check_directions(&message.rsd, u64::from(placed.virtual_len()))?;
         Ok(placed)
     }
@@ -339,23 +324,6 @@ impl Connection {
         parts: &[Part],
         offered: &Offered<'_>,
     ) -> Result<Placed<'a>, Violation> {
-        self.find_reply(ledger, id, message, parts, offered, &mut ())
-    }
-
-    /// As [`Connection::resolve_reply`], and reports the positions of items placed by Send as it
-    /// finds them.
-    ///
-    /// # Errors
-    /// As there; what was reported to the finder means nothing then.
-    pub fn find_reply<'a>(
-        &self,
-        ledger: &ShardLedger,
-        id: CallId,
-        message: &Message<'a>,
-        parts: &[Part],
-        offered: &Offered<'_>,
-        finder: &mut impl Finder,
-    ) -> Result<Placed<'a>, Violation> {
         let (structure, max) = (&self.settings.structure, self.settings.rpc_len_max);
         let wants = match ledger.calls.find(id.xid(), self.peer) {
             Some((_, entry)) => entry.wants,
@@ -367,7 +335,7 @@ impl Connection {
             return lists::resolve_reply(message, offered, max);
         }
         let rule = Rule::Response { wants: &wants, offered };
-        resolve(structure, parts, message.dp, rule, max, finder)
+        resolve(structure, parts, message.dp, rule, max)
     }
 
     /// Checks the first bytes of a message that was moved by explicit RDMA, once they have arrived.

@@ -9,7 +9,7 @@
 
 use core::fmt;
 
-use rpcrdma_xdr::array::Array;
+use rpcrdma_xdr::array::{Array, Extent, List};
 use rpcrdma_xdr::chunk::{RdmaSegment, WriteChunk, WriteList};
 use rpcrdma_xdr::rtr::placement::RsdSet;
 
@@ -317,7 +317,52 @@ pub enum Offer<'a> {
     },
 }
 
+/// An [`Offer`] without a reference to the bytes that it was decoded from.
+#[derive(Debug, Clone, Copy, Default)]
+pub enum KeptOffer {
+    /// No offer.
+    #[default]
+    None,
+    /// Where the directions are.
+    Directions(Extent),
+    /// Where the chunks are.
+    Chunks {
+        /// The Write list.
+        writes: Extent,
+        /// The segments of the Reply chunk.
+        reply: Option<Extent>,
+    },
+}
+
+impl KeptOffer {
+    /// The offer in these bytes.
+    #[must_use]
+    pub fn of(self, bytes: &[u8]) -> Offer<'_> {
+        match self {
+            Self::None => Offer::None,
+            Self::Directions(sets) => Offer::Directions(Array::at(bytes, sets)),
+            Self::Chunks { writes, reply } => Offer::Chunks {
+                writes: List::at(bytes, writes),
+                reply: reply.map(|segments| WriteChunk(Array::at(bytes, segments))),
+            },
+        }
+    }
+}
+
 impl Offer<'_> {
+    /// Where its lists are in the message.
+    #[must_use]
+    pub fn keep(&self) -> KeptOffer {
+        match self {
+            Self::None => KeptOffer::None,
+            Self::Directions(sets) => KeptOffer::Directions(sets.extent()),
+            Self::Chunks { writes, reply } => KeptOffer::Chunks {
+                writes: writes.extent(),
+                reply: reply.map(|WriteChunk(segments)| segments.extent()),
+            },
+        }
+    }
+
     /// Whether nothing is asked for or offered.
     #[inline]
     #[must_use]

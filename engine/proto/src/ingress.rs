@@ -273,11 +273,13 @@ impl<'a> Message<'a> {
     /// The handle of all memory that a call exposes, if there is only one (wire.md C9).
     fn common_handle(&self) -> Option<u32> {
         let Self { reads, writes, reply, .. } = self;
-        let offered = writes.iter().chain(*reply).flat_map(|WriteChunk(segments)| segments.iter());
-        let base = reads.iter().map(|read| read.target).chain(offered);
-        let mut all = base.chain(self.extension_segments());
-        let RdmaSegment { handle, .. } = all.next()?;
-        all.all(|segment| segment.handle == handle).then_some(handle)
+        let mut handle = None;
+        let mut is_same =
+            |segment: RdmaSegment| *handle.get_or_insert(segment.handle) == segment.handle;
+        let is_common = reads.iter().all(|read| is_same(read.target))
+            && writes.iter().chain(*reply).all(|WriteChunk(list)| list.iter().all(&mut is_same))
+            && (self.via != Via::Xmt || self.extension_segments().all(&mut is_same));
+        handle.filter(|_| is_common)
     }
 
     /// The segments of the items and the directions of the extension.

@@ -84,8 +84,8 @@ pub use chunks::write::RemoteWrite;
 pub use connection::{Connection, Counters, ShardLedger};
 pub use credit::{GrantPool, ReplyReserve};
 pub use demand::{
-    CallDemand, CallForm, CallRoute, Explicit, Exposed, Offer, Offered, ReplyDemand, SegmentLists,
-    Want, WantKind,
+    CallDemand, CallForm, CallRoute, Explicit, Exposed, KeptOffer, Offer, Offered, ReplyDemand,
+    SegmentLists, Want, WantKind,
 };
 pub use error::{Fatal, Misuse, OpenError, PropertyError, SendError, Violation};
 pub use group::Part;
@@ -95,10 +95,10 @@ pub use ingress::{
 pub use item::{BulkItem, ItemSet};
 pub use opening::Opening;
 pub use parts::ReplyPart;
-pub use placement::find::{Finder, Piece, payload_pieces};
+pub use placement::find::{Piece, SegmentedItem, payload_pieces};
 pub use placement::gather::Gather;
 pub use placement::inline::{Direction, InlinePlan};
-pub use placement::placed::{MessageBody, Place, Placed, PlacedItem, Segments};
+pub use placement::placed::{KeptPlaced, MessageBody, Place, Placed, PlacedItem, Segments};
 pub use placement::plan::{GroupPlan, Plan, Transmission};
 pub use property::PeerLimits;
 pub use report::{Refusal, Report};

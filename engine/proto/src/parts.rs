@@ -20,7 +20,7 @@ use crate::calls::{CallId, CallState, NO_MARK};
 use crate::connection::{Connection, ShardLedger};
 use crate::group::{Initial, Part, Step};
 use crate::ingress::{Complete, Received};
-use crate::placement::find::Finder;
+use crate::placement::find::SegmentedItem;
 use crate::placement::resolve::resolve_segmented;
 use crate::version::Met;
 
@@ -114,22 +114,21 @@ impl Connection {
     }
 
     /// Checks the item of a complete reply, and finds it. `first_segment` is that of the first
-    /// buffer of [`Connection::group`]. `None` if the general way is needed; the contents of
-    /// `finder` are invalid then.
+    /// buffer of [`Connection::group`]. `None` if the general way is needed.
+    #[inline]
     pub fn find_segmented(
         &self,
         ledger: &ShardLedger,
         id: CallId,
         first_segment: &[u8],
-        finder: &mut impl Finder,
-    ) -> Option<()> {
+    ) -> Option<SegmentedItem> {
         let (_, entry) = ledger.calls.find(id.xid(), self.peer)?;
         let header = SegmentedResp::read(first_segment)?;
         if entry.mark != NO_MARK {
             return None;
         }
         let (structure, max) = (&self.settings.structure, self.settings.rpc_len_max);
-        resolve_segmented(structure, self.group(), &header, &entry.wants, max, finder)
+        resolve_segmented(structure, self.group(), &header, &entry.wants, max)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use rpcrdma_mempool::Loan;
 use rpcrdma_proto::{
-    self as proto, Finder, ItemSet, Part, Piece, Place, Placed, SegmentItem, payload_pieces,
+    self as proto, ItemSet, Part, Piece, Place, Placed, SegmentItem, SegmentedItem, payload_pieces,
 };
 use rpcrdma_xdr::RecvStructure;
 
@@ -52,12 +52,6 @@ impl Map {
         }
     }
 
-    /// Replaces the last message by one with this payload.
-    pub fn set_payload(&mut self, pieces: impl Iterator<Item = Piece>) {
-        self.clear();
-        self.add_payload(pieces);
-    }
-
     /// Forgets the last message.
     #[inline]
     pub fn clear(&mut self) {
@@ -69,10 +63,9 @@ impl Map {
         self.chunks = None;
     }
 
-    /// Records that the items are complete, and locates the payload.
+    /// Locates the payload, which is in these transmissions.
     #[inline]
-    pub fn finish(&mut self, structure: &RecvStructure, parts: &[Part]) {
-        self.taken.resize(self.pieces.len(), false);
+    pub fn set_payload(&mut self, structure: &RecvStructure, parts: &[Part]) {
         let first_len = structure.first_len();
         for (part, it) in parts.iter().enumerate() {
             // Nearly all payload is in the first segment, and most parts of a group have none.
@@ -109,9 +102,28 @@ impl Map {
         self.taken.push(false);
     }
 
-    /// Replaces the last message by one in the first `len` bytes of these loans.
+    /// Locates the payload, which is the first `len` bytes of these loans.
     pub fn set_body(&mut self, loans: &[Option<Loan>], first: usize, len: u32) {
-        self.set_payload(pieces_of(loans, first, len));
+        self.add_payload(pieces_of(loans, first, len));
+    }
+
+    #[inline]
+    fn add_pieces(&mut self, pieces: impl Iterator<Item = Piece>) {
+        for piece in pieces {
+            debug_assert!(self.pieces.len() < self.pieces.capacity(), "sized by the budget");
+            self.pieces.push(piece);
+        }
+    }
+
+    /// Locates the only item, which is in the segments of a group.
+    #[inline]
+    pub fn set_segmented(&mut self, item: &SegmentedItem) {
+        let (index, position, len, first) = (0, Some(item.position), item.len, 0);
+        self.add_pieces(item.pieces());
+        let count = self.pieces.len() as u32;
+        self.placed = len.into();
+        self.items.push(ItemAt { index, position, len, first, count });
+        self.taken.resize(self.pieces.len(), false);
     }
 
     /// Records that the message is a reply of the base protocol, and its Write chunks.
@@ -132,42 +144,18 @@ impl Map {
             let first = self.pieces.len() as u32;
             match item.at {
                 Place::Sent(_) => {
-                    self.pieces.extend(item.pieces(structure));
+                    self.add_pieces(item.pieces(structure));
                     self.placed += u64::from(item.len);
                 }
                 Place::Remote(_) | Place::Sink => {
-                    self.pieces.extend(pieces_of(loans, rdma_buffers(&item), item.len));
+                    self.add_pieces(pieces_of(loans, rdma_buffers(&item), item.len));
                 }
             }
             let count = self.pieces.len() as u32 - first;
             let (index, position, len) = (item.index as u32, item.position, item.len);
             self.items.push(ItemAt { index, position, len, first, count });
         }
-        self.taken.clear();
         self.taken.resize(self.pieces.len(), false);
-    }
-}
-
-impl Finder for Map {
-    #[inline]
-    fn item(&mut self, index: usize, position: u32, len: u32) {
-        // A message with more than the maximum is rejected at the end; the list does not grow for
-        // it.
-        if self.items.len() < self.items.capacity() {
-            let (first, position) = (self.pieces.len() as u32, Some(position));
-            self.items.push(ItemAt { index: index as u32, position, len, first, count: 0 });
-            self.placed += u64::from(len);
-        }
-    }
-
-    #[inline]
-    fn piece(&mut self, piece: Piece) {
-        if self.pieces.len() < self.pieces.capacity()
-            && let Some(item) = self.items.last_mut()
-        {
-            item.count += 1;
-            self.pieces.push(piece);
-        }
     }
 }
 
@@ -183,40 +171,3 @@ fn pieces_of(loans: &[Option<Loan>], first: usize, len: u32) -> impl Iterator<It
 
 /// In place of a transmission's number: the segment is a buffer filled by explicit RDMA.
 pub(super) const IN_LOANS: u32 = u32::MAX;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PIECE: Piece = Piece { part: 0, segment: 1, offset: 0, len: 4 };
-
-    #[test]
-    fn a_map_does_not_grow() {
-        let mut map = Map::new(3, 2);
-        for round in 0..2 {
-            map.clear();
-            let (pieces, items) = (map.pieces.capacity(), map.items.capacity());
-            for index in 0..10 {
-                map.item(index, 8, 40);
-                (0..10).for_each(|_| map.piece(PIECE));
-            }
-            let part = Part { buffer: 0, byte_len: 40, payload_start: 36, payload_len: 4 };
-            map.finish(&RecvStructure::single(4096), &[part]);
-            assert_eq!((map.pieces.len(), map.items.len()), (pieces, items), "round {round}");
-            assert_eq!((map.pieces.capacity(), map.items.capacity()), (pieces, items));
-            assert_eq!((map.taken.len(), map.payload.len()), (pieces, 1));
-        }
-    }
-
-    #[test]
-    fn pieces_belong_to_the_item_before_them() {
-        let mut map = Map::new(8, 4);
-        map.clear();
-        for (index, count) in [(0, 2), (2, 1), (5, 3)] {
-            map.item(index, 8 * index as u32, 4);
-            (0..count).for_each(|_| map.piece(PIECE));
-        }
-        let found: Vec<_> = map.items.iter().map(|it| (it.index, it.first, it.count)).collect();
-        assert_eq!(found, [(0, 0, 2), (2, 2, 1), (5, 3, 3)]);
-    }
-}

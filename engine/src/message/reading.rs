@@ -2,9 +2,10 @@
 
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{RecvPool, RecvToken};
-use rpcrdma_proto::Part;
+use rpcrdma_proto::{KeptPlaced, Part};
 use rpcrdma_xdr::numbers::limit::GROUP_MAX;
 
+use super::incoming::Buffers;
 use super::map::Map;
 use super::saved_offer::SavedOffer;
 
@@ -18,6 +19,27 @@ pub(crate) struct Reading<'a> {
     pub map: &'a mut Map,
     /// Its offer for the reply.
     pub saved_offer: &'a mut SavedOffer,
+}
+
+/// The reply to a call with exposed memory.
+pub(crate) struct KeptReply<'a> {
+    pub buffers: Buffers,
+    /// Its transmissions.
+    pub parts: &'a [Part],
+    /// What was found in it.
+    pub placed: KeptPlaced,
+}
+
+/// The received bytes of the first segment of a message, which holds its header; none if it has no
+/// buffers.
+#[inline]
+pub(crate) fn header_of<'a>(
+    pool: &'a RecvPool,
+    buffers: &'a [RecvToken],
+    parts: &[Part],
+) -> &'a [u8] {
+    let first = buffers.first().zip(parts.first());
+    first.map_or(&[], |(token, part)| first_segment(pool, token, part.byte_len))
 }
 
 /// The received bytes of a buffer's first segment, where the header must lie (wire.md W1).

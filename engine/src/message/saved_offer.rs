@@ -1,12 +1,11 @@
 //! The offer of a call for its reply, kept until the reply is sent.
 
 use arrayvec::ArrayVec;
-use rpcrdma_proto::Offer;
-use rpcrdma_xdr::array::{Array, List, Wire};
+use rpcrdma_proto::{KeptOffer, Offer};
+use rpcrdma_xdr::array::Wire;
 use rpcrdma_xdr::chunk::WriteChunk;
-use rpcrdma_xdr::cursor::{Reader, Writer};
+use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
-use rpcrdma_xdr::numbers::limit::{RSD_SETS_MAX, WRITE_CHUNKS_MAX};
 use rpcrdma_xdr::numbers::size;
 use rpcrdma_xdr::rtr::fixed::{IntoBytes, OneDirection};
 
@@ -18,43 +17,41 @@ const OFFER_SHORT_MAX: usize = 512;
 /// The maximum length of an offer. A reply returns all chunks, in a header that is longer by this.
 const OFFER_MAX: usize = HEADERS_LEN - (size::HEADER_MIN - 4);
 
-/// A call's offer for its reply, in its encoding (\[RTR\] 7.4, RFC 8166 4.3.2).
+/// A call's offer for its reply: its lists as they were received (\[RTR\] 7.4, RFC 8166 4.3.2), and
+/// where each is.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SavedOffer {
     bytes: ArrayVec<u8, OFFER_SHORT_MAX>,
     /// The bytes of a longer offer, instead.
     long: Vec<u8>,
-    is_chunks: bool,
-    has_reply: bool,
+    lists: KeptOffer,
+}
+
+/// Whether a reply can return an offer.
+#[inline]
+pub(crate) fn can_return(offer: &Offer<'_>) -> bool {
+    encoded_len(offer) <= OFFER_MAX
 }
 
 impl SavedOffer {
     /// Nothing was offered.
     pub const fn none() -> SavedOffer {
-        SavedOffer {
-            bytes: ArrayVec::new_const(),
-            long: Vec::new(),
-            is_chunks: false,
-            has_reply: false,
-        }
+        SavedOffer { bytes: ArrayVec::new_const(), long: Vec::new(), lists: KeptOffer::None }
     }
 
-    /// Copies the offer of a call; false if it is longer than a reply can return.
-    pub fn set(&mut self, offer: &Offer<'_>) -> bool {
+    /// Copies the offer of a call, which a reply [can return](can_return).
+    pub fn set(&mut self, offer: &Offer<'_>) {
         self.clear();
         if offer.is_none() {
-            return true;
-        }
-        if let Offer::Chunks { reply, .. } = offer {
-            (self.is_chunks, self.has_reply) = (true, reply.is_some());
+            return;
         }
         let mut bytes = [0; OFFER_SHORT_MAX];
         let mut writer = Writer::new(&mut bytes);
         match encode(offer, &mut writer) {
-            Ok(()) => {
+            Ok(lists) => {
                 let len = writer.position();
                 self.bytes.extend(bytes[..len].iter().copied());
-                true
+                self.lists = lists;
             }
             Err(NoRoom { .. }) => self.set_long(offer),
         }
@@ -62,14 +59,10 @@ impl SavedOffer {
 
     /// Stores an offer in allocated memory.
     #[cold]
-    fn set_long(&mut self, offer: &Offer<'_>) -> bool {
-        let len = encoded_len(offer);
-        if len > OFFER_MAX {
-            self.clear();
-            return false;
-        }
-        self.long.resize(len, 0);
-        encode(offer, &mut Writer::new(&mut self.long)).is_ok()
+    fn set_long(&mut self, offer: &Offer<'_>) {
+        debug_assert!(can_return(offer), "checked when the call arrived");
+        self.long.resize(encoded_len(offer), 0);
+        self.lists = encode(offer, &mut Writer::new(&mut self.long)).unwrap_or_default();
     }
 
     /// Stores the directions of a call with a single item, as encoded.
@@ -77,6 +70,7 @@ impl SavedOffer {
     pub fn set_directions(&mut self, directions: &OneDirection) {
         self.clear();
         self.bytes.extend(directions.as_bytes().iter().copied());
+        self.lists = KeptOffer::Directions(OneDirection::SET);
     }
 
     /// The offer, if it is anything.
@@ -88,7 +82,10 @@ impl SavedOffer {
     /// The offer, if it is one direction and no memory.
     #[inline]
     pub fn direction(&self) -> Option<&OneDirection> {
-        if self.is_chunks { None } else { OneDirection::read(&self.bytes) }
+        match self.lists {
+            KeptOffer::Directions(_) => OneDirection::read(&self.bytes),
+            KeptOffer::None | KeptOffer::Chunks { .. } => None,
+        }
     }
 
     /// Clears it.
@@ -96,42 +93,38 @@ impl SavedOffer {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.long.clear();
-        (self.is_chunks, self.has_reply) = (false, false);
+        self.lists = KeptOffer::None;
     }
 
     /// Whether nothing was offered.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty() && self.long.is_empty()
+        matches!(self.lists, KeptOffer::None)
     }
 
-    /// The offer, as encoded.
+    /// The offer.
+    #[inline]
     pub fn offer(&self) -> Offer<'_> {
-        let bytes = if self.long.is_empty() { &self.bytes[..] } else { &self.long };
-        let mut reader = Reader::new(bytes);
-        match (self.is_empty(), self.is_chunks) {
-            (true, _) => Offer::None,
-            (false, false) => {
-                Array::decode(&mut reader, RSD_SETS_MAX).map_or(Offer::None, Offer::Directions)
-            }
-            (false, true) => {
-                let writes = List::decode(&mut reader, WRITE_CHUNKS_MAX).unwrap_or(List::EMPTY);
-                let reply =
-                    if self.has_reply { WriteChunk::decode(&mut reader).ok() } else { None };
-                Offer::Chunks { writes, reply }
-            }
-        }
+        self.lists.of(if self.long.is_empty() { &self.bytes[..] } else { &self.long })
     }
 }
 
-/// The directions, or the Write list and the segments of the Reply chunk.
-fn encode(offer: &Offer<'_>, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
+/// The directions, or the Write list and the segments of the Reply chunk; and where they are.
+fn encode(offer: &Offer<'_>, writer: &mut Writer<'_>) -> Result<KeptOffer, NoRoom> {
     match offer {
-        Offer::None => Ok(()),
-        Offer::Directions(sets) => sets.encode(writer),
+        Offer::None => Ok(KeptOffer::None),
+        Offer::Directions(sets) => {
+            sets.encode(writer)?;
+            Ok(KeptOffer::Directions(sets.extent().copied_to(COUNT_LEN)))
+        }
         Offer::Chunks { writes, reply } => {
             writes.encode(writer)?;
-            reply.map_or(Ok(()), |chunk| chunk.encode(writer))
+            let at = writer.position() as u32 + COUNT_LEN;
+            if let Some(chunk) = reply {
+                chunk.encode(writer)?;
+            }
+            let reply = reply.map(|WriteChunk(segments)| segments.extent().copied_to(at));
+            Ok(KeptOffer::Chunks { writes: writes.extent().copied_to(0), reply })
         }
     }
 }
@@ -146,11 +139,30 @@ fn encoded_len(offer: &Offer<'_>) -> usize {
     }
 }
 
+/// Bytes of an array before its items.
+const COUNT_LEN: u32 = 4;
+
 #[cfg(test)]
 mod tests {
+    use rpcrdma_xdr::array::{Array, List};
     use rpcrdma_xdr::chunk::RdmaSegment;
+    use rpcrdma_xdr::cursor::Reader;
 
     use super::*;
+
+    /// As a call brings it.
+    fn received<'a>(offer: Offer<'_>, bytes: &'a mut [u8]) -> Offer<'a> {
+        let Offer::Chunks { writes, reply } = offer else { panic!("{offer:?}") };
+        let mut writer = Writer::new(bytes);
+        writes.encode(&mut writer).expect("enough room");
+        if let Some(chunk) = reply {
+            chunk.encode(&mut writer).expect("enough room");
+        }
+        let mut reader = Reader::new(bytes);
+        let writes = List::decode(&mut reader, 1).expect("valid");
+        let chunk = |_| WriteChunk::decode(&mut reader).expect("valid");
+        Offer::Chunks { writes, reply: reply.map(chunk) }
+    }
 
     #[test]
     fn offers_are_kept_up_to_the_length_a_reply_can_return() {
@@ -168,12 +180,16 @@ mod tests {
             for offer in offers {
                 // RFC 8166 3.4.6: all segments are returned, behind a header without any.
                 let header_len = size::HEADER_MIN + encoded_len(&offer) - 4;
-                assert_eq!(kept.set(&offer), header_len <= HEADERS_LEN, "{count}");
-                let is_kept = header_len <= HEADERS_LEN;
-                assert_eq!(kept.is_empty(), !is_kept);
+                let mut bytes = [0; 8192];
+                let offer = received(offer, &mut bytes);
+                assert_eq!(can_return(&offer), header_len <= HEADERS_LEN, "{count}");
+                if header_len > HEADERS_LEN {
+                    continue;
+                }
+                kept.set(&offer);
+                assert!(!kept.is_empty());
                 let copy = kept.clone();
                 match (copy.offer(), offer) {
-                    (Offer::None, _) => assert!(!is_kept),
                     (
                         Offer::Chunks { writes, reply },
                         Offer::Chunks { writes: due, reply: also },

@@ -6,14 +6,12 @@
 //!   reply ──▶ Exposure ──Invalidates──▶ finish ──▶ Completion
 //! ```
 
-use rpcrdma_proto::Part;
-
 use super::Core;
 use crate::api::completion::Completion;
 use crate::api::handler::Handler;
 use crate::error::CallError;
-use crate::message::incoming::Buffers;
 use crate::message::rdma_target::RdmaTarget;
+use crate::message::reading::KeptReply;
 use crate::provider::Provider;
 use crate::state::lane::messages::After;
 use crate::state::parts::{Parts, count_done};
@@ -96,13 +94,13 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// A call with exposed memory has its reply, in these buffers, or has failed. Its rights are
+    /// A call with exposed memory has its reply, or has failed. Its rights are
     /// ended before it completes. `invalidated` is the key that the peer has invalidated.
     #[cold]
     pub fn end_exposed(
         &mut self,
         place: u32,
-        outcome: Result<(Buffers, &[Part]), CallError>,
+        outcome: Result<KeptReply<'_>, CallError>,
         invalidated: Option<u32>,
         handler: &mut dyn Handler,
     ) {
@@ -111,12 +109,12 @@ impl<P: Provider> Core<P> {
         let exposure = rdma.exposures_mut().at(place);
         let Some(owner) = exposure.owner else { return };
         if exposure.outcome.is_some() {
-            if let Ok((buffers, _)) = outcome {
-                receive.free_buffers(buffers);
+            if let Ok(reply) = outcome {
+                receive.free_buffers(reply.buffers);
             }
             return;
         }
-        exposure.outcome = Some(outcome.map(|(buffers, parts)| exposure.keep(buffers, parts)));
+        exposure.outcome = Some(outcome.map(|reply| exposure.keep(reply)));
         if let Some(rkey) = invalidated
             && !exposure.on_invalidated(rkey)
         {
@@ -165,7 +163,7 @@ impl<P: Provider> Core<P> {
         let Some(Owner { peer: index, id }) = exposure.owner else { return };
         let Some(peer) = peers.at(index) else { return };
         let is_reported = exposure.is_reported;
-        let result = exposure.prepare(&dead, &peer.conn, ledger, receive.reading());
+        let result = exposure.prepare(&dead, &peer.conn, receive.reading());
         peer.exposed -= 1;
         let finished = if is_reported { None } else { peer.end_call(ledger, id) };
         if let Some(finished) = finished {

@@ -24,21 +24,21 @@ impl Fetches {
         peer: Option<&mut Peer>,
         parts: &mut Parts,
         receive: &mut Receive,
-        RemoteCall { to, needs, buffers, transmissions }: RemoteCall<'_>,
+        RemoteCall { to, found, buffers, transmissions }: RemoteCall<'_>,
     ) -> bool {
         let Some(peer) = peer.filter(|peer| peer.phase == Phase::Up) else {
             receive.free_buffers(buffers);
             return false;
         };
         let is_stopping = parts.timers.is_stopping();
-        let place = if is_stopping { None } else { self.open(peer.id, to, needs) };
+        let place = if is_stopping { None } else { self.open(peer.id, to, found.needs) };
         let Some(place) = place else {
             parts.reject_call(peer, &to);
             receive.free_buffers(buffers);
             return false;
         };
         peer.fetching += 1;
-        self.at(place).keep(buffers, transmissions);
+        self.at(place).keep(buffers, transmissions, found);
         true
     }
 
@@ -63,8 +63,8 @@ impl Fetches {
             let scatter_max = outbox.scatter_max();
             let body = outbox.messages_mut().body_mut(message);
             let laid_out = peer.and_then(|peer| {
-                let (buffers, len) = rdma.buffers_mut();
-                fetch.lay_out(&peer.conn, pool, buffers, len, body, scatter_max).map(|()| peer)
+                let (buffers, _) = rdma.buffers_mut();
+                fetch.lay_out(pool, buffers, body, scatter_max).map(|()| peer)
             });
             let is_laid_out = laid_out.is_some();
             let ready = laid_out.filter(|_| !reads_expose || fetch.open(body, exposer));

@@ -6,7 +6,7 @@ use rpcrdma_xdr::numbers::limit::MITEMS_MAX;
 use crate::demand::Offered;
 use crate::error::Violation;
 use crate::ingress::{Message, Via};
-use crate::placement::placed::{Items, MessageBody, Place, Placed, ReadChunks};
+use crate::placement::placed::{Items, Placed, ReadChunks, Sums};
 use crate::segments::{check_possible, total_len};
 
 /// Bytes that every message begins with and that are never excised: xid and direction.
@@ -21,12 +21,9 @@ pub fn resolve_call<'a>(message: &Message<'a>, rpc_len_max: u32) -> Result<Place
     let segments = reads.iter().map(|read| read.target);
     let offered = writes.iter().chain(reply).flat_map(|WriteChunk(segments)| segments.iter());
     check_possible(segments.chain(offered))?;
-    let mut stream = u64::from(part.payload_len);
-    let mut body = None;
-    if let Some(chunk) = ReadChunks::new(reads).next().filter(|chunk| chunk.position == 0) {
-        stream = chunk.len;
-        body = Some(chunk);
-    }
+    let mut chunks = ReadChunks::new(reads).peekable();
+    let body = chunks.next_if(|chunk| chunk.position == 0);
+    let stream = body.as_ref().map_or(u64::from(part.payload_len), |chunk| chunk.len);
     match (via, &body) {
         (Via::NoMsg, None) => return Err(Violation::BadHeader("nothing is at position zero")),
         (Via::NoMsg, Some(_)) if stream < RPC_PREFIX_LEN => {
@@ -37,7 +34,7 @@ pub fn resolve_call<'a>(message: &Message<'a>, rpc_len_max: u32) -> Result<Place
         (_, Some(_)) => return Err(Violation::BadHeader("two things are at position zero")),
     }
     let (mut excised, mut previous_end, mut count) = (0, RPC_PREFIX_LEN, 0);
-    for chunk in ReadChunks::new(reads).skip(usize::from(body.is_some())) {
+    for chunk in chunks {
         // Each chunk takes a pass over the list, so the number of chunks is bounded.
         if count == MITEMS_MAX {
             return Err(Violation::BadHeader("more than 64 Read chunks"));
@@ -54,9 +51,9 @@ pub fn resolve_call<'a>(message: &Message<'a>, rpc_len_max: u32) -> Result<Place
         previous_end = position + padded;
         count += 1;
     }
-    let body = body.map(|chunk| chunk.segments(reads));
+    let body_len = body.map(|chunk| chunk.message_len());
     let lens = MessageLens { payload: part.payload_len, stream, excised };
-    placed(Items::Read { reads }, body, lens, rpc_len_max)
+    placed(Items::Read { reads }, body_len, lens, rpc_len_max)
 }
 
 /// Checks the lists of a reply against what was offered (RFC 8166 3.4.6, 4.3; wire.md C7, C8).
@@ -88,9 +85,8 @@ pub fn resolve_reply<'a>(
     match (via, returned) {
         (Via::NoMsg, Some(len)) if len >= RPC_PREFIX_LEN => {
             let len32 = u32::try_from(len).unwrap_or(u32::MAX);
-            let body = Some(MessageBody { len: len32, at: Place::Sink });
             let lens = MessageLens { payload: 0, stream: len, excised };
-            placed(Items::Written { writes }, body, lens, rpc_len_max)
+            placed(Items::Written { writes }, Some(len32), lens, rpc_len_max)
         }
         (Via::NoMsg, _) => Err(Violation::BadHeader("a reply is nowhere")),
         (_, None | Some(0)) => {
@@ -115,7 +111,7 @@ struct MessageLens {
 /// wire.md E40: the message with everything in it is no longer than is accepted.
 fn placed<'a>(
     items: Items<'a>,
-    body: Option<MessageBody<'a>>,
+    body_len: Option<u32>,
     lens: MessageLens,
     rpc_len_max: u32,
 ) -> Result<Placed<'a>, Violation> {
@@ -126,7 +122,7 @@ fn placed<'a>(
                 Items::Read { reads } => reads.is_empty(),
                 Items::Listed { .. } | Items::Written { .. } => true,
             };
-            Ok(Placed { items, body, payload_len, virtual_len, is_here })
+            Ok(Placed { items, sums: Sums { body_len, payload_len, virtual_len, is_here } })
         }
         _ => Err(Violation::BadHeader("the message is longer than is accepted")),
     }

@@ -1,6 +1,6 @@
-//! Finds the parts of a received message, piece by piece
+//! The pieces of receive buffers that the payload and the items of a received message are in
 
-use rpcrdma_xdr::rtr::structure::RecvStructure;
+use rpcrdma_xdr::rtr::structure::{RecvStructure, SegmentRun};
 
 use crate::group::Part;
 
@@ -17,21 +17,30 @@ pub struct Piece {
     pub len: u32,
 }
 
-/// Receives the positions of items placed by Send, as they are found. The positions are meaningless
-/// if the message turns out to be invalid.
-pub trait Finder {
-    /// The next item, by its place among the items of the header, its position and its length.
-    fn item(&mut self, index: usize, position: u32, len: u32);
-
-    /// The next piece of the item.
-    fn piece(&mut self, piece: Piece);
+/// An item in placement segments of one group, the same in each transmission: it fills them from
+/// the first on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentedItem {
+    /// The position of its first byte in the stream with nothing excised.
+    pub position: u32,
+    /// Its bytes, without padding.
+    pub len: u32,
+    pub(crate) run: SegmentRun,
 }
 
-/// Ignores the positions.
-impl Finder for () {
-    fn item(&mut self, _index: usize, _position: u32, _len: u32) {}
-
-    fn piece(&mut self, _piece: Piece) {}
+impl SegmentedItem {
+    /// Where its bytes are, in order.
+    pub fn pieces(&self) -> impl Iterator<Item = Piece> + use<> {
+        let SegmentRun { first, count } = self.run;
+        let (mut left, mut part, mut k) = (self.len, 0, 0);
+        core::iter::from_fn(move || {
+            let piece =
+                Piece { part, segment: first.index + k, offset: 0, len: left.min(first.length) };
+            left -= piece.len;
+            (part, k) = if k + 1 == count { (part + 1, 0) } else { (part, k + 1) };
+            (piece.len > 0).then_some(piece)
+        })
+    }
 }
 
 /// The positions of a message's payload stream, in order. The parts are those of a received

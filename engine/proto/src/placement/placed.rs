@@ -1,6 +1,6 @@
 //! The placed items of a received message, wherever its header describes them.
 
-use rpcrdma_xdr::array::{Array, Iter};
+use rpcrdma_xdr::array::{Array, Extent, Iter, List};
 use rpcrdma_xdr::chunk::{RdmaSegment, ReadList, ReadSegment, WriteChunk, WriteList};
 use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, TbsnIter, Tbsns};
 use rpcrdma_xdr::rtr::structure::RecvStructure;
@@ -13,7 +13,21 @@ use crate::segments::total_len;
 #[derive(Debug, Clone, Copy)]
 pub struct Placed<'a> {
     pub(crate) items: Items<'a>,
-    pub(crate) body: Option<MessageBody<'a>>,
+    pub(crate) sums: Sums,
+}
+
+/// A [`Placed`] without a reference to its message, to be kept with the message.
+#[derive(Debug, Clone, Copy)]
+pub struct KeptPlaced {
+    items: KeptItems,
+    sums: Sums,
+}
+
+/// What is true of a message as a whole.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sums {
+    /// Bytes of the message itself, if it is not in the transmission.
+    pub(crate) body_len: Option<u32>,
     pub(crate) payload_len: u32,
     pub(crate) virtual_len: u32,
     /// Whether none of it is in the memory of the caller.
@@ -29,6 +43,14 @@ pub(crate) enum Items<'a> {
     Read { reads: ReadList<'a> },
     /// In the Write list of a reply.
     Written { writes: WriteList<'a> },
+}
+
+/// Where the lists of [`Items`] are in the first segment of the message.
+#[derive(Debug, Clone, Copy)]
+enum KeptItems {
+    Listed { items: Extent, is_reply: bool },
+    Read { reads: Extent },
+    Written { writes: Extent },
 }
 
 /// An item that is not in the payload stream.
@@ -116,26 +138,64 @@ impl<'a> Placed<'a> {
     /// [`crate::Connection::check_body`] checks them.
     #[must_use]
     pub fn body(&self) -> Option<MessageBody<'a>> {
-        self.body
+        let len = self.sums.body_len?;
+        let at = match self.items {
+            Items::Read { reads } => {
+                let source = SegmentSource::Read { reads, position: 0 };
+                Place::Remote(Segments { source, len })
+            }
+            Items::Listed { .. } | Items::Written { .. } => Place::Sink,
+        };
+        Some(MessageBody { len, at })
     }
 
     /// Whether there is nothing to be fetched from the memory of the caller.
     #[inline]
     #[must_use]
     pub fn is_here(&self) -> bool {
-        self.is_here
+        self.sums.is_here
     }
 
     /// Bytes of the payload stream of all transmissions.
     #[must_use]
     pub fn payload_len(&self) -> u32 {
-        self.payload_len
+        self.sums.payload_len
     }
 
     /// Bytes of the message with nothing excised.
     #[must_use]
     pub fn virtual_len(&self) -> u32 {
-        self.virtual_len
+        self.sums.virtual_len
+    }
+
+    /// What was found, to be kept with the message and used again without decoding or checking it.
+    #[must_use]
+    pub fn keep(&self) -> KeptPlaced {
+        let items = match self.items {
+            Items::Listed { items, is_reply } => {
+                KeptItems::Listed { items: items.extent(), is_reply }
+            }
+            Items::Read { reads } => KeptItems::Read { reads: reads.extent() },
+            Items::Written { writes } => KeptItems::Written { writes: writes.extent() },
+        };
+        KeptPlaced { items, sums: self.sums }
+    }
+}
+
+impl KeptPlaced {
+    /// What was found in the message with this first segment.
+    #[must_use]
+    pub fn of<'a>(&self, first_segment: &'a [u8]) -> Placed<'a> {
+        let items = match self.items {
+            KeptItems::Listed { items, is_reply } => {
+                Items::Listed { items: Array::at(first_segment, items), is_reply }
+            }
+            KeptItems::Read { reads } => Items::Read { reads: List::at(first_segment, reads) },
+            KeptItems::Written { writes } => {
+                Items::Written { writes: List::at(first_segment, writes) }
+            }
+        };
+        Placed { items, sums: self.sums }
     }
 }
 
@@ -206,25 +266,49 @@ impl Sent<'_> {
 
 impl<'a> Segments<'a> {
     /// The segments, each with as many bytes as belong to the thing; none is empty.
-    pub fn iter(&self) -> impl Iterator<Item = RdmaSegment> + use<'a> {
-        let (listed, read) = match self.source {
-            SegmentSource::Listed(list) => (list, None),
-            SegmentSource::Read { reads, position } => (Array::EMPTY, Some((reads, position))),
+    #[must_use]
+    pub fn iter(&self) -> SegmentIter<'a> {
+        let source = match self.source {
+            SegmentSource::Listed(list) => SegmentIterSource::Listed(list.iter()),
+            SegmentSource::Read { reads, position } => {
+                SegmentIterSource::Read { reads: reads.iter(), position }
+            }
         };
-        let read = read.into_iter().flat_map(|(reads, position)| {
-            reads.iter().filter(move |read| read.position == position)
-        });
-        let mut left = self.len;
-        listed
-            .iter()
-            .chain(read.map(|read| read.target))
-            .map_while(move |segment| {
-                let length = segment.length.min(left);
-                let is_done = left == 0;
-                left -= length;
-                (!is_done).then_some(RdmaSegment { length, ..segment })
-            })
-            .filter(|segment| segment.length > 0)
+        SegmentIter { source, left: self.len }
+    }
+}
+
+/// The segments of one thing.
+#[derive(Clone)]
+pub struct SegmentIter<'a> {
+    source: SegmentIterSource<'a>,
+    left: u32,
+}
+
+#[derive(Clone)]
+enum SegmentIterSource<'a> {
+    Listed(Iter<'a, RdmaSegment>),
+    Read { reads: Iter<'a, ReadSegment>, position: u32 },
+}
+
+impl Iterator for SegmentIter<'_> {
+    type Item = RdmaSegment;
+
+    fn next(&mut self) -> Option<RdmaSegment> {
+        while self.left > 0 {
+            let segment = match &mut self.source {
+                SegmentIterSource::Listed(list) => list.next()?,
+                SegmentIterSource::Read { reads, position } => {
+                    reads.find(|read| read.position == *position)?.target
+                }
+            };
+            let length = segment.length.min(self.left);
+            if length > 0 {
+                self.left -= length;
+                return Some(RdmaSegment { length, ..segment });
+            }
+        }
+        None
     }
 }
 
@@ -255,14 +339,13 @@ impl Iterator for ItemPieces<'_, '_> {
 /// The items of a call's Read list, in order.
 #[derive(Clone)]
 struct ReadItems<'a> {
-    reads: ReadList<'a>,
     chunks: ReadChunks<'a>,
     index: usize,
 }
 
 impl<'a> ReadItems<'a> {
     fn new(reads: ReadList<'a>) -> Self {
-        Self { reads, chunks: ReadChunks::new(reads), index: 0 }
+        Self { chunks: ReadChunks::new(reads), index: 0 }
     }
 }
 
@@ -273,8 +356,10 @@ impl<'a> Iterator for ReadItems<'a> {
         let chunk = self.chunks.find(|chunk| chunk.position > 0 && chunk.len > 0)?;
         let index = self.index;
         self.index += 1;
-        let MessageBody { len, at } = chunk.segments(self.reads);
-        Some(PlacedItem { index, position: Some(chunk.position), len, at })
+        let (position, len) = (chunk.position, chunk.message_len());
+        let source = SegmentSource::Read { reads: self.chunks.reads, position };
+        let at = Place::Remote(Segments { source, len });
+        Some(PlacedItem { index, position: Some(position), len, at })
     }
 }
 
@@ -329,11 +414,9 @@ impl Iterator for ReadChunks<'_> {
 }
 
 impl ReadChunk {
-    /// Where its bytes are. Its length is known to be that of a message.
-    pub(crate) fn segments<'a>(&self, reads: ReadList<'a>) -> MessageBody<'a> {
-        let len = u32::try_from(self.len).unwrap_or(u32::MAX);
-        let source = SegmentSource::Read { reads, position: self.position };
-        MessageBody { len, at: Place::Remote(Segments { source, len }) }
+    /// Its length, which is known to be that of a message.
+    pub(crate) fn message_len(&self) -> u32 {
+        u32::try_from(self.len).unwrap_or(u32::MAX)
     }
 }
 

@@ -19,8 +19,8 @@ use crate::error::Violation;
 use crate::group::Part;
 use crate::placement::direct::{ItemKind, WantSet};
 use crate::placement::exrw;
-use crate::placement::find::{Finder, Piece};
-use crate::placement::placed::{Items, Placed};
+use crate::placement::find::SegmentedItem;
+use crate::placement::placed::{Items, Placed, Sums};
 
 /// What the items of a message are checked against.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +51,6 @@ pub fn resolve<'a>(
     items: Array<'a, MsgItem<'a>>,
     rule: Rule<'_>,
     rpc_len_max: u32,
-    finder: &mut impl Finder,
 ) -> Result<Placed<'a>, Violation> {
     let payload: u64 = parts.iter().map(|part| u64::from(part.payload_len)).sum();
     let mut check = Check::new(structure, parts, payload);
@@ -59,73 +58,52 @@ pub fn resolve<'a>(
         check_count(items.len(), wants)?;
     }
     for (index, item) in items.iter().enumerate() {
-        check.item(index, &item, rule, finder)?;
+        check.item(index, &item, rule)?;
     }
     check.distinct(items)?;
     let virtual_len = check.virtual_len(rpc_len_max)?;
     let is_reply = matches!(rule, Rule::Response { .. });
     let items = Items::Listed { items, is_reply };
     let (payload_len, is_here) = (payload as u32, is_reply || !check.is_remote);
-    Ok(Placed { items, body: None, payload_len, virtual_len, is_here })
+    Ok(Placed { items, sums: Sums { body_len: None, payload_len, virtual_len, is_here } })
 }
 
-/// As [`resolve`], for a reply with this item only, from the beginning of its first segment. `None`
-/// if it breaks a rule, or names its segments in another order than theirs.
+/// As [`resolve`], for a reply with this item only, which fills placement segments of one group
+/// from the first on. `None` if it breaks a rule, or is another one.
+#[inline]
 pub(crate) fn resolve_segmented(
     structure: &RecvStructure,
     parts: &[Part],
     header: &SegmentedResp<'_>,
     wants: &WantSet,
     rpc_len_max: u32,
-    finder: &mut impl Finder,
-) -> Option<()> {
-    let (disp, length) = (header.item.disp.get(), header.item.length.get());
+) -> Option<SegmentedItem> {
+    let (position, len) = (header.item.disp.get(), header.item.length.get());
     let payload = parts.iter().map(|part| u64::from(part.payload_len)).sum();
     let mut check = Check::new(structure, parts, payload);
     check_count(1, wants).ok()?;
     wants.check(0, ItemKind::Tbsn).ok()?;
-    check.position(disp, length).ok()?;
-    finder.item(0, disp, length);
+    check.position(position, len).ok()?;
     check.virtual_len(rpc_len_max).ok()?;
+    let run = structure.only_run()?;
+    let count = header.numbers.len() as u32;
     let numbers = header.numbers.iter().map(|number| number.get());
-    match structure.only_run().filter(|_| numbers.clone().eq(0..numbers.len() as u32)) {
-        Some(run) => find_from_first(parts, run, length, numbers.len() as u32, finder),
-        None => {
-            check.segments(length, 0, numbers, finder).ok()?;
-            (!check.shuffled).then_some(())
-        }
-    }
+    let is_here = numbers.eq(0..count) && is_in_first(parts, run, len, count);
+    is_here.then_some(SegmentedItem { position, len, run })
 }
 
-/// As [`Check::segments`], for an item in the first `count` segments of buffers with these
-/// placement segments only: each transmission is checked once.
-fn find_from_first(
-    parts: &[Part],
-    run: SegmentRun,
-    length: u32,
-    count: u32,
-    finder: &mut impl Finder,
-) -> Option<()> {
+/// Whether so many bytes fill exactly the first `count` segments of buffers with these placement
+/// segments only, and were received: each transmission is checked once.
+#[inline]
+fn is_in_first(parts: &[Part], run: SegmentRun, len: u32, count: u32) -> bool {
     let SegmentRun { first, count: in_one } = run;
-    let (mut left, mut numbers) = (length, count);
-    for (index, part) in parts.iter().enumerate() {
-        let used = numbers.min(in_one);
-        let end = first.start + left.min(used * first.length);
-        if first.start < part.payload_end() || end > part.byte_len {
-            return None;
-        }
-        for k in 0..used {
-            let len = left.min(first.length);
-            if len == 0 {
-                return None;
-            }
-            let segment = first.index + k;
-            finder.piece(Piece { part: index as u32, segment, offset: 0, len });
-            left -= len;
-        }
-        numbers -= used;
-    }
-    (left == 0 && numbers == 0 && count > 0).then_some(())
+    let mut left = len;
+    let is_received = |part: &Part| {
+        let here = left.min(in_one * first.length);
+        left -= here;
+        first.start >= part.payload_end() && first.start + here <= part.byte_len
+    };
+    len > 0 && len.div_ceil(first.length) == count && parts.iter().all(is_received) && left == 0
 }
 
 /// wire.md E25: exactly one item for each direction, none unsolicited.
@@ -161,13 +139,7 @@ impl<'s> Check<'s> {
     }
 
     #[inline]
-    fn item(
-        &mut self,
-        index: usize,
-        item: &MsgItem<'_>,
-        rule: Rule<'_>,
-        finder: &mut impl Finder,
-    ) -> Result<(), Violation> {
+    fn item(&mut self, index: usize, item: &MsgItem<'_>, rule: Rule<'_>) -> Result<(), Violation> {
         let kind = ItemKind::of(&item.loc);
         match rule {
             Rule::Request { .. } => kind.check_in_request()?,
@@ -191,8 +163,7 @@ impl<'s> Check<'s> {
             }
             Loc::Tbsn { offset, segments } => {
                 self.position(item.disp, item.length)?;
-                finder.item(index, item.disp, item.length);
-                self.segments(item.length, offset, segments.iter(), finder)
+                self.segments(item.length, offset, segments.iter())
             }
         }
     }
@@ -218,7 +189,6 @@ impl<'s> Check<'s> {
         length: u32,
         offset: u32,
         numbers: impl ExactSizeIterator<Item = u32>,
-        finder: &mut impl Finder,
     ) -> Result<(), Violation> {
         let mut left = length;
         let count = numbers.len() as u32;
@@ -243,7 +213,6 @@ impl<'s> Check<'s> {
                 return Err(self.bad_number(number));
             }
             left -= len;
-            finder.piece(Piece { part: transmission, segment: at.index, offset, len });
             self.shuffled |= self.last.is_some_and(|last| number <= last);
             self.last = Some(number);
         }
@@ -299,7 +268,7 @@ mod tests {
     use std::vec::Vec;
 
     use super::*;
-    use crate::placement::find::payload_pieces;
+    use crate::placement::find::{Piece, payload_pieces};
 
     const MAX: u32 = 1 << 20;
     const REQUEST: Rule<'static> = Rule::Request { explicit: false };
@@ -322,7 +291,7 @@ mod tests {
     }
 
     fn in_call<'a>(parts: &[Part], items: &'a [MsgItem<'a>]) -> Result<Placed<'a>, Violation> {
-        resolve(&structure(), parts, Array::from_slice(items), REQUEST, MAX, &mut ())
+        resolve(&structure(), parts, Array::from_slice(items), REQUEST, MAX)
     }
 
     fn segment(value: u32, max: u32) -> Option<Violation> {
@@ -430,7 +399,7 @@ mod tests {
         let items = [tbsn(8, 5, 0, &[0]), read, tbsn(24, 4, 0, &[1])];
         let (parts, items) = ([part(40, 1400)], Array::from_slice(&items));
         let rule = Rule::Request { explicit: true };
-        let placed = resolve(&structure(), &parts, items, rule, MAX, &mut ()).expect("valid");
+        let placed = resolve(&structure(), &parts, items, rule, MAX).expect("valid");
         let kinds = [ItemKind::Tbsn, ItemKind::Exrw, ItemKind::Tbsn];
         assert!(placed.results().eq(kinds) && !placed.is_here());
     }
@@ -444,7 +413,7 @@ mod tests {
         let cases: [(&[MsgItem<'_>], bool); 3] = [(&[], true), (&sent, true), (&[exrw], false)];
         for (items, is_here) in cases {
             let (items, rule) = (Array::from_slice(items), Rule::Request { explicit: true });
-            let placed = resolve(&structure(), &parts, items, rule, MAX, &mut ()).expect("valid");
+            let placed = resolve(&structure(), &parts, items, rule, MAX).expect("valid");
             assert_eq!(placed.is_here(), is_here);
         }
     }
@@ -463,7 +432,7 @@ mod tests {
         let items = [tbsn(8, 99, 0, &[0])];
         let resolved = |max| {
             let items = Array::from_slice(&items);
-            resolve(&structure(), &[part(40, 1400)], items, REQUEST, max, &mut ()).is_ok()
+            resolve(&structure(), &[part(40, 1400)], items, REQUEST, max).is_ok()
         };
         assert!(resolved(140));
         assert!(!resolved(139));
@@ -623,7 +592,7 @@ mod tests {
                 .map(|(disp, length, offset, numbers)| tbsn(*disp, *length, *offset, numbers))
                 .collect();
             let array = Array::from_slice(&encoded);
-            let resolved = resolve(&structure, &parts, array, REQUEST, MAX, &mut ());
+            let resolved = resolve(&structure, &parts, array, REQUEST, MAX);
             let segments: Vec<_> = structure.segments().collect();
             let bytes = resolved.ok().map(|placed| {
                 let bytes_of = |piece: Piece| {

@@ -318,27 +318,12 @@ fn answered() -> (impl Fn() -> (Side, CallId), Vec<Vec<u8>>) {
     (client, wire)
 }
 
-/// The pieces that a finder found.
-#[derive(Debug, Default, PartialEq)]
-struct Found(Vec<(usize, u32, u32, Vec<Piece>)>);
-
-impl Finder for Found {
-    fn item(&mut self, index: usize, position: u32, len: u32) {
-        self.0.push((index, position, len, Vec::new()));
-    }
-
-    fn piece(&mut self, piece: Piece) {
-        self.0.last_mut().expect("of an item").3.push(piece);
-    }
-}
-
-/// Whether the numbers of the first item rise.
-fn is_rising(message: &Message<'_>) -> bool {
-    let Some(MsgItem { loc: Loc::Tbsn { segments, .. }, .. }) = message.dp.first() else {
+/// Whether the first item is in the first segments.
+fn is_in_first(message: &Message<'_>) -> bool {
+    let Some(MsgItem { loc: Loc::Tbsn { offset: 0, segments }, .. }) = message.dp.first() else {
         return false;
     };
-    let numbers: Vec<_> = segments.iter().collect();
-    numbers.is_sorted_by(|one, other| one < other)
+    segments.iter().eq(0..segments.len() as u32)
 }
 
 /// Receives a transmission both ways, and says whether its own way took it.
@@ -365,19 +350,21 @@ fn receive_both(own: &mut Side, general: &mut Side, bytes: &[u8]) -> bool {
     assert_eq!(state(own), state(general));
     if let Ingress::Complete(Complete::Reply(of)) = expected {
         let (message, parts) = general.completed();
-        let (mut due, mut found) = (Found::default(), Found::default());
         let (conn, ledger) = (&general.conn, &general.ledger);
-        let none = &Offered::NONE;
-        let placed = conn.find_reply(ledger, of, &message, &parts, none, &mut due);
+        let placed = conn.resolve_reply(ledger, of, &message, &parts, &Offered::NONE);
         let first = own.first_segment(parts[0].buffer, parts[0].byte_len);
-        match own.conn.find_segmented(&own.ledger, of, &first, &mut found) {
+        match own.conn.find_segmented(&own.ledger, of, &first) {
             None => {
-                let is_simple = message.dp.len() == 1 && is_rising(&message);
+                let is_simple = message.dp.len() == 1 && is_in_first(&message);
                 assert!(taken.is_none() || placed.is_err() || !is_simple);
             }
-            Some(()) => {
-                placed.expect("its own way has found it valid");
-                assert_eq!(found, due);
+            Some(found) => {
+                let placed = placed.expect("its own way has found it valid");
+                let due: Vec<_> = placed.iter().collect();
+                let [due] = due[..] else { panic!("{due:?}") };
+                let is = (0, Some(found.position), found.len);
+                assert_eq!((due.index, due.position, due.len), is);
+                assert!(due.pieces(&general.settings.structure).eq(found.pieces()));
             }
         }
     }
@@ -442,7 +429,7 @@ fn finds(own: &mut Side, id: CallId, wire: &[Vec<u8>]) -> bool {
     }
     let Part { buffer, byte_len, .. } = own.conn.group()[0];
     let first = own.first_segment(buffer, byte_len);
-    own.conn.find_segmented(&own.ledger, id, &first, &mut ()).is_some()
+    own.conn.find_segmented(&own.ledger, id, &first).is_some()
 }
 
 #[test]

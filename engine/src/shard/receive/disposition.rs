@@ -2,7 +2,9 @@
 
 use rpcrdma_proto::{CallId, Complete, Part, PropertyOutcome, ReplyTo, Violation};
 
+use super::prepare::ExposedReply;
 use crate::error::{CallError, CloseReason};
+use crate::state::rdma::fetch::Found;
 
 /// The facts of a Receive completion.
 #[derive(Debug, Clone, Copy)]
@@ -29,12 +31,12 @@ pub(crate) enum Disposition {
     Properties(PropertyOutcome),
     /// It is a call.
     Call(ReplyTo),
-    /// It is a call with data in the memory of its caller, which need this number of buffers.
-    Fetch(ReplyTo, Part, usize),
+    /// It is a call with data in the memory of its caller.
+    Fetch(ReplyTo, Part, Found),
     /// It is the reply to a call.
     Reply(CallId),
-    /// It is the reply to a call with exposed memory, in this place.
-    Exposed(u32, Part),
+    /// It is the reply to a call with exposed memory.
+    Exposed(ExposedReply, Part),
     /// An own call failed.
     Failed(CallId, CallError),
     /// The connection must be closed.

@@ -4,10 +4,11 @@ use rpcrdma_mempool::RecvToken;
 use rpcrdma_proto::{Complete, Received, ReplyPart};
 
 use super::disposition::{Disposition, RecvInfo};
+use super::prepare::ExposedReply;
 use crate::api::handler::Handler;
 use crate::error::{CallError, CloseReason};
 use crate::message::incoming::Buffers;
-use crate::message::reading::first_segment;
+use crate::message::reading::{KeptReply, first_segment};
 use crate::provider::Provider;
 use crate::shard::Core;
 use crate::state::peers::Phase;
@@ -65,14 +66,14 @@ impl<P: Provider> Core<P> {
             Disposition::Call(to) => self.deliver_call(index, to, &mut buffers, handler),
             Disposition::Reply(id) => self.deliver_reply(index, id, &mut buffers, handler),
             Disposition::Failed(id, error) => self.fail_call(index, id, error, handler),
-            Disposition::Fetch(to, _, needs) => {
+            Disposition::Fetch(to, _, found) => {
                 let transmissions = &self.peers.group_of(index);
-                let call = RemoteCall { to, needs, buffers, transmissions };
+                let call = RemoteCall { to, found, buffers, transmissions };
                 return self.fetch_call(index, call);
             }
-            Disposition::Exposed(place, _) => {
-                let parts = self.peers.group_of(index);
-                return self.end_exposed(place, Ok((buffers, &parts)), recv.invalidated, handler);
+            Disposition::Exposed(ExposedReply { place, placed }, _) => {
+                let reply = KeptReply { buffers, parts: &self.peers.group_of(index), placed };
+                return self.end_exposed(place, Ok(reply), recv.invalidated, handler);
             }
             _ => {}
         }

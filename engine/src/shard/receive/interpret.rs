@@ -8,7 +8,7 @@ use rpcrdma_proto::{
 
 use super::Receive;
 use super::disposition::Disposition;
-use super::prepare::{Whole, prepare_call, prepare_reply, prepare_segmented};
+use super::prepare::{ExposedReply, Whole, prepare_call, prepare_reply, prepare_segmented};
 use crate::error::{CallError, CloseReason, Execution, Sent};
 use crate::message::incoming::Buffers;
 use crate::message::reading::first_segment;
@@ -166,7 +166,7 @@ fn classify_call(
 ) -> Disposition {
     match result {
         Ok(Whole::Here) => Disposition::Call(to),
-        Ok(Whole::Remote(needs)) => Disposition::Fetch(to, part, needs),
+        Ok(Whole::Remote(found)) => Disposition::Fetch(to, part, found),
         Err(violation) => {
             parts.reject(peer, &to, violation);
             Disposition::Done
@@ -181,13 +181,12 @@ fn classify_reply(
     id: CallId,
     via: Via,
     part: Part,
-    result: Result<(), Violation>,
+    result: Result<Option<ExposedReply>, Violation>,
 ) -> Disposition {
-    let Err(violation) = result else {
-        return match parts.exposure_of(peer.id.index, id) {
-            None => Disposition::Reply(id),
-            Some(place) => Disposition::Exposed(place, part),
-        };
+    let violation = match result {
+        Ok(None) => return Disposition::Reply(id),
+        Ok(Some(reply)) => return Disposition::Exposed(reply, part),
+        Err(violation) => violation,
     };
     if let Some(report) = peer.conn.reject_reply(id, via, violation) {
         // The call fails here, whether the responder receives the report or not.

@@ -1,20 +1,26 @@
 //! Checks a received message, and records the locations of its parts.
 
-use rpcrdma_proto::{CallId, Connection, Message, NO_MARK, Offered, Part, Violation};
+use rpcrdma_proto::{CallId, Connection, KeptPlaced, Message, NO_MARK, Offered, Part, Violation};
 
 use crate::message::map::Map;
-use crate::message::saved_offer::SavedOffer;
+use crate::message::saved_offer::{SavedOffer, can_return};
 use crate::state::parts::Parts;
 use crate::state::rdma::Rdma;
-use crate::state::rdma::fetch::{OFFER_TOO_LONG, buffers_needed};
+use crate::state::rdma::fetch::{Found, OFFER_TOO_LONG, buffers_needed};
 
 /// Whether a call is complete.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Whole {
     /// It is.
     Here,
-    /// Part of it is in the memory of the caller, and needs this number of buffers.
-    Remote(usize),
+    /// Part of it is in the memory of the caller.
+    Remote(Found),
+}
+
+/// A reply to a call with exposed memory, which waits until the rights have ended.
+pub(crate) struct ExposedReply {
+    /// The place of the exposure.
+    pub place: u32,
+    pub placed: KeptPlaced,
 }
 
 /// Checks a call and records the locations of its parts, if all of them are here.
@@ -27,25 +33,30 @@ pub(crate) fn prepare_call(
     saved_offer: &mut SavedOffer,
     rdma: &Rdma,
 ) -> Result<Whole, Violation> {
-    saved_offer.clear();
-    map.clear();
-    let placed = conn.find_call(message, parts, map)?;
+    let placed = conn.resolve_call(message, parts)?;
+    let offer = message.offer();
     // wire.md W6: an offer whose reply would have too long a header.
-    if !saved_offer.set(&message.offer()) {
+    if !can_return(&offer) {
         return Err(OFFER_TOO_LONG);
     }
     if !placed.is_here() {
         match buffers_needed(&placed, rdma.for_calls())? {
             0 => {}
-            needs => return Ok(Whole::Remote(needs)),
+            needs => {
+                let (placed, offer) = (placed.keep(), offer.keep());
+                return Ok(Whole::Remote(Found { needs, placed, offer }));
+            }
         }
     }
-    map.finish(&conn.settings().structure, parts);
+    saved_offer.set(&offer);
+    let structure = &conn.settings().structure;
+    map.clear();
+    map.set_items(structure, &placed, &[], |_| 0);
+    map.set_payload(structure, parts);
     Ok(Whole::Here)
 }
 
-/// Checks a reply and records the locations of its parts; for a call with exposed memory this waits
-/// until the rights have ended.
+/// Checks a reply and records the locations of its parts, unless its call has memory exposed.
 #[inline]
 pub(crate) fn prepare_reply(
     conn: &Connection,
@@ -54,16 +65,18 @@ pub(crate) fn prepare_reply(
     message: &Message<'_>,
     parts: &[Part],
     map: &mut Map,
-) -> Result<(), Violation> {
+) -> Result<Option<ExposedReply>, Violation> {
     let mark = ledger.calls.find(id.xid(), conn.peer()).map_or(NO_MARK, |(_, entry)| entry.mark);
     if mark != NO_MARK {
-        conn.resolve_reply(ledger, id, message, parts, &rdma.offered(mark))?;
-        return Ok(());
+        let placed = conn.resolve_reply(ledger, id, message, parts, &rdma.offered(mark))?;
+        return Ok(Some(ExposedReply { place: mark, placed: placed.keep() }));
     }
+    let placed = conn.resolve_reply(ledger, id, message, parts, &Offered::NONE)?;
+    let structure = &conn.settings().structure;
     map.clear();
-    conn.find_reply(ledger, id, message, parts, &Offered::NONE, map)?;
-    map.finish(&conn.settings().structure, parts);
-    Ok(())
+    map.set_items(structure, &placed, &[], |_| 0);
+    map.set_payload(structure, parts);
+    Ok(None)
 }
 
 /// As [`prepare_reply`], for a reply of a group with a single item. False if it needs the general
@@ -76,10 +89,9 @@ pub(crate) fn prepare_segmented(
     first_segment: &[u8],
     map: &mut Map,
 ) -> bool {
+    let Some(item) = conn.find_segmented(ledger, id, first_segment) else { return false };
     map.clear();
-    let found = conn.find_segmented(ledger, id, first_segment, map);
-    if found.is_some() {
-        map.finish(&conn.settings().structure, conn.group());
-    }
-    found.is_some()
+    map.set_segmented(&item);
+    map.set_payload(&conn.settings().structure, conn.group());
+    true
 }

@@ -4,11 +4,13 @@ use rpcrdma_mempool::RecvToken;
 use rpcrdma_proto::{CallId, ReplyTo};
 
 use super::disposition::{Disposition, RecvInfo};
+use super::prepare::ExposedReply;
 use crate::api::completion::Completion;
 use crate::api::handler::Handler;
 use crate::error::CallError;
 use crate::message::incoming::Buffers;
 use crate::message::rdma_target::RdmaTarget;
+use crate::message::reading::KeptReply;
 use crate::provider::Provider;
 use crate::shard::Core;
 use crate::state::peers::Phase;
@@ -73,15 +75,15 @@ impl<P: Provider> Core<P> {
                     self.fail_call(index, id, error, handler);
                     break;
                 }
-                Disposition::Fetch(to, part, needs) => {
+                Disposition::Fetch(to, part, found) => {
                     let (buffers, transmissions) = (Buffers::from_iter([token]), &[part][..]);
-                    let call = RemoteCall { to, needs, buffers, transmissions };
+                    let call = RemoteCall { to, found, buffers, transmissions };
                     return self.fetch_call(index, call);
                 }
-                Disposition::Exposed(place, part) => {
-                    let part = [part];
-                    let reply = Ok((Buffers::from_iter([token]), &part[..]));
-                    return self.end_exposed(place, reply, recv.invalidated, handler);
+                Disposition::Exposed(ExposedReply { place, placed }, part) => {
+                    let (buffers, parts) = (Buffers::from_iter([token]), &[part][..]);
+                    let reply = KeptReply { buffers, parts, placed };
+                    return self.end_exposed(place, Ok(reply), recv.invalidated, handler);
                 }
                 Disposition::Park => {
                     self.parts.rdma.on_invalidated(index, recv.invalidated);

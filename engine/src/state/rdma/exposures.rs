@@ -12,8 +12,7 @@ use core::mem::ManuallyDrop;
 use arrayvec::ArrayVec;
 use rpcrdma_mempool::{BulkPool, Loan, RecvPool, RecvToken};
 use rpcrdma_proto::{
-    CallId, Connection, Explicit, Exposed, ItemSet, Message, Offered, Part, SegmentLists,
-    ShardLedger, Violation, payload_pieces,
+    CallId, Connection, Explicit, Exposed, ItemSet, KeptPlaced, Offered, SegmentLists, Violation,
 };
 use rpcrdma_xdr::chunk::RdmaSegment;
 use rpcrdma_xdr::onc::MsgType;
@@ -24,7 +23,7 @@ use crate::message::bulk::{Bulk, PIECES_MAX};
 use crate::message::incoming::Buffers;
 use crate::message::map::{Map, WriteChunks};
 use crate::message::rdma_target::{RdmaRange, RdmaTarget};
-use crate::message::reading::{PartList, Reading, first_segment};
+use crate::message::reading::{KeptReply, PartList, Reading, header_of};
 use crate::provider::SendOp;
 
 /// Pieces of memory that one call exposes for RDMA Write.
@@ -78,8 +77,8 @@ pub(crate) struct Exposure {
     pub is_reported: bool,
     /// Whether its peer may still answer the call, although it is over.
     pub is_unanswered: bool,
-    /// The result of the call, once it has one.
-    pub outcome: Option<Result<(), CallError>>,
+    /// The result of the call, once it has one: what was found in its reply.
+    pub outcome: Option<Result<KeptPlaced, CallError>>,
     /// The receive buffers of the reply.
     pub buffers: Buffers,
     /// Its transmissions.
@@ -386,9 +385,10 @@ impl Exposure {
     }
 
     /// Keeps the reply until it can be delivered.
-    pub fn keep(&mut self, buffers: Buffers, parts: &[Part]) {
+    pub fn keep(&mut self, KeptReply { buffers, parts, placed }: KeptReply<'_>) -> KeptPlaced {
         self.buffers = buffers;
         self.parts.extend(parts.iter().copied());
+        placed
     }
 
     /// The work requests that end the open rights.
@@ -429,34 +429,30 @@ impl Exposure {
         &mut self,
         _: &Dead,
         conn: &Connection,
-        ledger: &ShardLedger,
         Reading { pool, map, .. }: Reading<'_>,
     ) -> Result<(), CallError> {
-        self.outcome.take().unwrap_or(Err(CallError::MemoryLost))?;
-        self.find_parts(conn, ledger, pool, map).map_err(CallError::BadReply)
+        let placed = self.outcome.take().unwrap_or(Err(CallError::MemoryLost))?;
+        self.find_parts(conn, &placed, pool, map).map_err(CallError::BadReply)
     }
 
     fn find_parts(
         &self,
         conn: &Connection,
-        ledger: &ShardLedger,
+        placed: &KeptPlaced,
         pool: &RecvPool,
         map: &mut Map,
     ) -> Result<(), Violation> {
-        let gone = Violation::BadHeader("the reply is not where it was");
-        let (Some(owner), Some(part)) = (self.owner, self.parts.first()) else { return Err(gone) };
-        let token = self.buffers.first().ok_or(gone)?;
-        let first_segment = first_segment(pool, token, part.byte_len);
-        let message = Message::decode(*part, first_segment).ok_or(gone)?;
-        let placed =
-            conn.resolve_reply(ledger, owner.id, &message, &self.parts, &self.offered())?;
+        let placed = placed.of(header_of(pool, &self.buffers, &self.parts));
         let structure = &conn.settings().structure;
+        map.clear();
         match placed.body() {
-            None => map.set_payload(payload_pieces(structure, &self.parts)),
+            None => map.set_payload(structure, &self.parts),
             Some(body) => {
+                let gone = Violation::BadHeader("the reply is not where it was");
                 let first = self.target_of_reply();
                 let bytes = self.targets.get(first).and_then(Option::as_deref);
-                let prefix = bytes.and_then(|bytes| bytes.first_chunk()).ok_or(gone)?;
+                let prefix = bytes.and_then(|bytes| bytes.first_chunk());
+                let (owner, prefix) = self.owner.zip(prefix).ok_or(gone)?;
                 conn.check_body(owner.id.xid(), prefix, MsgType::Reply)?;
                 map.set_body(&self.targets, first, body.len);
             }

@@ -7,9 +7,9 @@
 //! A call takes all the buffers that it needs or none, so that two calls never deadlock.
 
 use arrayvec::ArrayVec;
-use rpcrdma_mempool::{BulkPool, Loan, RecvPool, RecvToken};
+use rpcrdma_mempool::{BulkPool, Loan, RecvPool};
 use rpcrdma_proto::{
-    Connection, Message, Part, Place, Placed, ReplyTo, Segments, Violation, payload_pieces,
+    Connection, KeptOffer, KeptPlaced, MessageBody, Part, Place, Placed, ReplyTo, Violation,
 };
 use rpcrdma_xdr::chunk::RdmaSegment;
 use rpcrdma_xdr::onc::MsgType;
@@ -20,7 +20,7 @@ use super::windows::Exposer;
 use crate::connection_id::ConnectionId;
 use crate::message::incoming::Buffers;
 use crate::message::rdma_target::RdmaTarget;
-use crate::message::reading::{PartList, Reading, first_segment};
+use crate::message::reading::{PartList, Reading, header_of};
 use crate::provider::{Remote, SendOp};
 use crate::state::lane::messages::{Body, REQUESTS_MAX};
 
@@ -33,6 +33,8 @@ pub(crate) struct Fetch {
     pub buffers: Buffers,
     /// Its transmissions.
     pub parts: PartList,
+    /// What was found in it when it arrived.
+    found: Option<Found>,
     /// The buffers for its data: for the message or for each item, as many as needed. A buffer that
     /// the handler took is `None`.
     pub(super) loans: Loans,
@@ -57,40 +59,49 @@ type Loans = ArrayVec<Option<Loan>, LOANS_MAX>;
 /// A call with data in the memory of its caller.
 pub(crate) struct RemoteCall<'a> {
     pub to: ReplyTo,
-    /// Buffers that the data needs.
-    pub needs: usize,
+    pub found: Found,
     /// The receive buffers of the call, and its transmissions in them.
     pub buffers: Buffers,
     pub transmissions: &'a [Part],
 }
 
+/// What was found in such a call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    /// Buffers that the data needs.
+    pub needs: usize,
+    pub placed: KeptPlaced,
+    /// The offer for its reply.
+    pub offer: KeptOffer,
+}
+
 impl Fetch {
     /// Keeps the call until it can be delivered.
-    pub fn keep(&mut self, buffers: Buffers, parts: &[Part]) {
+    pub fn keep(&mut self, buffers: Buffers, parts: &[Part], found: Found) {
         self.buffers = buffers;
         self.parts.extend(parts.iter().copied());
+        self.found = Some(found);
     }
 
     /// Assigns buffers to all remote data, and creates the work requests that read it.
     pub fn lay_out(
         &mut self,
-        conn: &Connection,
         pool: &RecvPool,
         rdma_buffers: &mut BulkPool,
-        rdma_buffer_len: u32,
         body: &mut Body,
         scatter_max: u32,
     ) -> Option<()> {
-        let Fetch { buffers, parts, loans, needs, .. } = self;
+        let Fetch { buffers, parts, loans, needs, found, .. } = self;
         // Since it arrived, buffers that it needs were lost.
         if *needs == 0 {
             return None;
         }
-        let (_, placed) = found(conn, pool, buffers, parts).ok()?;
-        for thing in remote_things(&placed) {
+        let placed = found.as_ref()?.placed.of(header_of(pool, buffers, parts));
+        let mut lay_out = |len: u32, at: Place<'_>| {
+            let Place::Remote(segments) = at else { return Some(()) };
             let first = loans.len();
-            let mut left = thing.len as usize;
-            for _ in 0..buffers_for(thing.len, rdma_buffer_len) {
+            let mut left = len as usize;
+            while left > 0 {
                 let mut loan = rdma_buffers.take()?;
                 loan.truncate(left);
                 left -= loan.len();
@@ -98,11 +109,12 @@ impl Fetch {
             }
             // Each item begins in a separate buffer.
             let mut reads = Reads { loans: &loans[first..], at: 0, done: 0, body, scatter_max };
-            for segment in thing.segments.iter() {
-                reads.segment(&segment)?;
-            }
+            segments.iter().try_for_each(|segment| reads.segment(&segment))
+        };
+        if let Some(MessageBody { len, at }) = placed.body() {
+            lay_out(len, at)?;
         }
-        Some(())
+        placed.iter().try_for_each(|item| lay_out(item.len, item.at))
     }
 
     /// Locates the parts of the call, and keeps its offer for the reply.
@@ -119,11 +131,14 @@ impl Fetch {
         if !self.is_read {
             return Err(if self.is_unregistered { UNREGISTERED } else { TOO_MUCH });
         }
-        let (message, placed) = found(conn, pool, &self.buffers, &self.parts)?;
+        let header = header_of(pool, &self.buffers, &self.parts);
+        let Found { placed, offer, .. } = self.found.as_ref().ok_or(TOO_MUCH)?;
+        let placed = placed.of(header);
         let structure = &conn.settings().structure;
         let mut next = 0;
+        map.clear();
         match placed.body() {
-            None => map.set_payload(payload_pieces(structure, &self.parts)),
+            None => map.set_payload(structure, &self.parts),
             Some(body) => {
                 let bytes = self.loans.first().and_then(Option::as_deref);
                 let prefix = bytes.and_then(|bytes| bytes.first_chunk()).ok_or(TOO_MUCH)?;
@@ -137,9 +152,8 @@ impl Fetch {
             next += buffers_for(item.len, rdma_buffer_len);
             first
         });
-        // wire.md W6, checked when the call arrived.
-        let is_kept = saved_offer.set(&message.offer());
-        if is_kept { Ok(()) } else { Err(OFFER_TOO_LONG) }
+        saved_offer.set(&offer.of(header));
+        Ok(())
     }
 
     /// The receive buffers of the call, and the memory that it was fetched into.
@@ -169,21 +183,6 @@ fn give_back(loans: &mut Loans, rdma_buffers: &mut BulkPool) {
     }
 }
 
-/// Decodes the call in these buffers again.
-fn found<'a>(
-    conn: &Connection,
-    pool: &'a RecvPool,
-    buffers: &'a [RecvToken],
-    parts: &[Part],
-) -> Result<(Message<'a>, Placed<'a>), Violation> {
-    let gone = Violation::BadHeader("the call is not where it was");
-    let (token, part) = buffers.first().zip(parts.first()).ok_or(gone)?;
-    let message = Message::decode(*part, first_segment(pool, token, part.byte_len));
-    let message = message.ok_or(gone)?;
-    let placed = conn.resolve_call(&message, parts)?;
-    Ok((message, placed))
-}
-
 /// More data than can be fetched for one call.
 pub(crate) const TOO_MUCH: Violation =
     Violation::BadHeader("the chunks are more than can be fetched for one call");
@@ -194,25 +193,6 @@ pub(crate) const UNREGISTERED: Violation =
 pub(crate) const OFFER_TOO_LONG: Violation =
     Violation::BadHeader("the memory offered for the reply does not fit the header of a reply");
 
-/// Data to fetch: the message, or an item.
-pub(crate) struct Remotely<'a> {
-    /// Its bytes.
-    pub len: u32,
-    segments: Segments<'a>,
-}
-
-/// The data to fetch for a call, in the order of the buffers.
-pub(crate) fn remote_things<'a>(
-    placed: &Placed<'a>,
-) -> impl Iterator<Item = Remotely<'a>> + use<'a> {
-    let body = placed.body().map(|body| (body.len, body.at));
-    let items = placed.iter().map(|item| (item.len, item.at));
-    body.into_iter().chain(items).filter_map(|(len, at)| match at {
-        Place::Remote(segments) => Some(Remotely { len, segments }),
-        Place::Sent(_) | Place::Sink => None,
-    })
-}
-
 /// The number of buffers for fetching a call's data: 0 if all of it is here.
 ///
 /// # Errors
@@ -221,13 +201,19 @@ pub(crate) fn buffers_needed(
     placed: &Placed<'_>,
     available: FetchBuffers,
 ) -> Result<usize, Violation> {
-    let (mut count, mut segments) = (0, 0);
-    for thing in remote_things(placed) {
-        count += buffers_for(thing.len, available.len);
-        segments += thing.segments.iter().count();
+    let (mut count, mut requests) = (0, 0);
+    let mut add = |len: u32, at: Place<'_>| {
+        if let Place::Remote(segments) = at {
+            count += buffers_for(len, available.len);
+            requests += segments.iter().count();
+        }
+    };
+    if let Some(MessageBody { len, at }) = placed.body() {
+        add(len, at);
     }
+    placed.iter().for_each(|item| add(item.len, item.at));
     // Each end of a buffer and each end of a segment begins another scatter entry.
-    let fits = count <= available.count.min(LOANS_MAX) && segments + count <= REQUESTS_MAX;
+    let fits = count <= available.count.min(LOANS_MAX) && requests + count <= REQUESTS_MAX;
     if fits { Ok(count) } else { Err(TOO_MUCH) }
 }
 
