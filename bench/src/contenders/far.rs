@@ -1,12 +1,13 @@
 //! A server in another process, of this host or of another, seen from the client's process.
 
 use std::env;
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rpcrdma_config::Config;
@@ -32,7 +33,7 @@ pub struct Far {
     lines: Lines,
     who: String,
     seen: ServerCounts,
-    _process: Option<Started>,
+    _process: Option<OwnProcess>,
 }
 
 impl Far {
@@ -167,11 +168,32 @@ fn connected(server: Address) -> Result<Lines, BenchError> {
         .map_err(|error| failed(&format!("no `rpcrdma-bench serve` answers at {server}: {error}")))
 }
 
-/// A server of this program in a process of its own.
+/// This program once more, with a socket as its standard input. It is ended with this value.
 #[derive(Debug)]
-struct Started(Child);
+pub struct OwnProcess(Child);
 
-impl Drop for Started {
+impl OwnProcess {
+    /// Starts it with these words. The other end of the socket waits for so long at a time.
+    pub fn start(words: &[String], patience: Duration) -> Result<(Lines, OwnProcess), String> {
+        let program = own_program()?;
+        let pair =
+            UnixStream::pair().and_then(|(here, there)| Ok((Lines::new(here, patience)?, there)));
+        let (lines, there) = pair.map_err(|error| error.to_string())?;
+        let mut command = Command::new(program);
+        // In a group of its own: Ctrl-C ends this program early, which then has a result.
+        command.args(words).stdin(OwnedFd::from(there)).stdout(Stdio::null()).process_group(0);
+        // Without the folder: it goes into reports that are sent to others.
+        let child = command.spawn().map_err(|error| format!("{PROGRAM}: {error}"))?;
+        Ok((lines, OwnProcess(child)))
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.0.wait()
+    }
+}
+
+impl Drop for OwnProcess {
     fn drop(&mut self) {
         // Both fail only if it has ended already.
         let _ = self.0.kill();
@@ -184,19 +206,12 @@ fn start(
     cores: CorePair,
     over: Over,
     address: Option<IpAddr>,
-) -> Result<(Lines, Started), BenchError> {
-    let program = own_program().map_err(|why| failed(&why))?;
-    let pair = UnixStream::pair().and_then(|(here, there)| Ok((Lines::new(here, LOOK)?, there)));
-    let (lines, there) = pair.map_err(|error| failed(&error))?;
-    let mut command = Command::new(program);
-    command.args(["serve", "--on-stdin", "--quiet", "--provider", over.into_str(), "--cores"]);
-    command.arg(format!("{},{}", cores.client, cores.server));
-    command.args(address.iter().flat_map(|ip| ["--address".to_owned(), ip.to_string()]));
-    // In a group of its own: Ctrl-C ends the client early, which then has a result.
-    command.stdin(OwnedFd::from(there)).stdout(Stdio::null()).process_group(0);
-    // Without the folder: it goes into reports that are sent to others.
-    let child = command.spawn().map_err(|error| failed(&format!("{PROGRAM}: {error}")))?;
-    Ok((lines, Started(child)))
+) -> Result<(Lines, OwnProcess), BenchError> {
+    let words = ["serve", "--on-stdin", "--quiet", "--provider", over.into_str(), "--cores"];
+    let mut words: Vec<String> = words.map(str::to_owned).to_vec();
+    words.push(format!("{},{}", cores.client, cores.server));
+    words.extend(address.iter().flat_map(|ip| ["--address".to_owned(), ip.to_string()]));
+    OwnProcess::start(&words, LOOK).map_err(|why| failed(&why))
 }
 
 /// The file of this program, if it is the command, which can run itself once more.

@@ -26,4 +26,4 @@ pub(crate) use ratio::Ratio;
 pub(crate) use record::{Quantity, RATE, Record, Records};
 pub use report::{Axis, Curve, Distribution, Line, Listing, Report};
 pub use session::{Modes, Session};
-pub(crate) use table::{Column, Row, Table, thousands};
+pub(crate) use table::{Column, Row, Table, contender_tables, thousands};

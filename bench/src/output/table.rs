@@ -70,6 +70,18 @@ impl Table {
     }
 }
 
+/// Round trips of those of these contenders that have some, and rates of the others.
+pub fn contender_tables(rows: &[Row], figures: &[Figure]) -> Vec<Table> {
+    let has = |row: &&Row, name: &str| find(figures, &row.of, None, name).is_some();
+    let timed = rows.iter().filter(|row| has(row, "round_trip.mean"));
+    let rated = rows.iter().filter(|row| !has(row, "round_trip.mean") && has(row, "rate"));
+    let (timed, rated): (Vec<Row>, Vec<Row>) = (timed.cloned().collect(), rated.cloned().collect());
+    let tables =
+        [("whole round trip", timed, &ROUND_TRIPS[..]), ("many in flight", rated, &RATES[..])];
+    let tables = tables.iter().filter(|(_, rows, _)| !rows.is_empty());
+    tables.map(|(title, rows, columns)| Table::of(&[title], rows, columns, figures)).collect()
+}
+
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.trim_fmt())
@@ -165,6 +177,21 @@ impl Row {
         rows
     }
 }
+
+const ROUND_TRIPS: [Column; 7] = [
+    Column::time("median", "round_trip.median", 1.0),
+    Column::time("half of it", "round_trip.median", 0.5),
+    Column::time("mean", "round_trip.mean", 1.0),
+    Column::time("p99", "round_trip.p99", 1.0),
+    Column::time("p99.9", "round_trip.p99.9", 1.0),
+    Column::time("max", "round_trip.max", 1.0),
+    Column::samples("samples", "round_trip.mean"),
+];
+const RATES: [Column; 3] = [
+    Column::digits("round trips/s", "rate", 0),
+    Column::digits("data, GB/s", "data", 3),
+    Column::samples("counted", "rate").or("0"),
+];
 
 fn time(ns: f64) -> String {
     match ns {

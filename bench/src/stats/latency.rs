@@ -33,12 +33,6 @@ impl Latency {
         latency
     }
 
-    pub fn merged<'a>(parts: impl Iterator<Item = &'a Latency>) -> Latency {
-        let mut all = Latency::new();
-        parts.for_each(|part| all.merge(part));
-        all
-    }
-
     /// Writes all of its memory once, while it is empty: no sample will be the first on its page.
     pub fn touch(&mut self) {
         debug_assert_eq!(self.count(), 0, "samples would be lost");
@@ -130,22 +124,6 @@ impl Latency {
         if self.count() == 0 { 0.0 } else { self.sum_ns as f64 / self.count() as f64 }
     }
 
-    /// The figures that a report shows, each multiplied by `factor`: 1 for what was measured, 0.5
-    /// for half a round trip.
-    pub fn summary(&self, factor: f64) -> Summary {
-        let at = |quantile| self.quantile_ns(quantile) as f64 * factor;
-        Summary {
-            count: self.count(),
-            p50_ns: at(0.5),
-            p90_ns: at(0.9),
-            p99_ns: at(0.99),
-            p99_9_ns: at(0.999),
-            p99_99_ns: at(0.9999),
-            max_ns: self.max_ns as f64 * factor,
-            mean_ns: self.mean_ns() * factor,
-        }
-    }
-
     /// The middle of the values that the histogram does not distinguish from `ns`.
     fn middle_ns(&self, ns: u64) -> f64 {
         let low = self.histogram.lowest_equivalent(ns) as f64;
@@ -199,20 +177,6 @@ impl TryFrom<Kept> for Latency {
     }
 }
 
-/// What a report shows of a distribution. Times in nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Summary {
-    pub count: u64,
-    pub p50_ns: f64,
-    pub p90_ns: f64,
-    pub p99_ns: f64,
-    pub p99_9_ns: f64,
-    pub p99_99_ns: f64,
-    /// The longest sample, exactly.
-    pub max_ns: f64,
-    pub mean_ns: f64,
-}
-
 /// Longer samples are counted as this long; the maximum still shows them as they were.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 const DIGITS: u8 = 3;
@@ -239,7 +203,7 @@ mod tests {
     #[test]
     fn the_maximum_is_exact_where_the_histogram_rounds() {
         let latency = of([100, 1_234_567_891]);
-        assert_eq!(latency.summary(1.0).max_ns, 1_234_567_891.0);
+        assert_eq!(latency.max_ns(), 1_234_567_891);
         assert_eq!(latency.quantile_ns(1.0), 1_234_567_891);
         assert_eq!(latency.min_ns(), 100);
     }
@@ -248,7 +212,7 @@ mod tests {
     fn a_sample_beyond_the_bounds_is_still_counted() {
         let latency = of([1, LONGEST_NS * 2]);
         assert_eq!(latency.count(), 2);
-        assert_eq!(latency.summary(1.0).max_ns, (LONGEST_NS * 2) as f64);
+        assert_eq!(latency.max_ns(), LONGEST_NS * 2);
     }
 
     #[test]
@@ -262,7 +226,7 @@ mod tests {
     fn merging_is_the_same_as_recording_everything_in_one() {
         let mut left = of(1..=500);
         left.merge(&of(501..=1000));
-        assert_eq!(left.summary(1.0), of(1..=1000).summary(1.0));
+        assert_eq!(left, of(1..=1000));
         assert_eq!(left.min_ns(), 1);
     }
 
@@ -287,7 +251,7 @@ mod tests {
         let empty = Latency::new();
         assert_eq!(empty.median_ns(), 0.0);
         assert_eq!(empty.min_ns(), 0);
-        assert_eq!(empty.summary(1.0).mean_ns, 0.0);
+        assert_eq!(empty.mean_ns(), 0.0);
         assert_eq!(empty.quantile_ns(0.99), 0);
     }
 
@@ -309,14 +273,5 @@ mod tests {
             json[key] = wrong;
             assert!(serde_json::from_value::<Latency>(json).is_err(), "{key}");
         }
-    }
-
-    #[test]
-    fn half_a_round_trip_is_half_of_every_figure() {
-        let whole = of(1..=1000).summary(1.0);
-        let half = of(1..=1000).summary(0.5);
-        assert_eq!(half.p99_ns * 2.0, whole.p99_ns);
-        assert_eq!(half.max_ns * 2.0, whole.max_ns);
-        assert_eq!(half.count, whole.count);
     }
 }

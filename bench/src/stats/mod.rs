@@ -6,7 +6,7 @@ pub(crate) mod meter;
 pub(crate) mod rounds;
 
 pub use dice::Dice;
-pub use latency::{Latency, Summary};
+pub use latency::Latency;
 pub use meter::{End, Meter, Quota, Round};
 pub use rounds::{Contender, Spent};
 pub(crate) use rounds::{median, median_of};

@@ -10,8 +10,9 @@ mod prove;
 mod shm;
 mod tcp;
 
+use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -66,4 +67,31 @@ fn has(table: &str, parts: &[&str]) {
 
 fn scratch(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("rpcrdma-bench-{}-{name}", std::process::id()))
+}
+
+/// A server with such options answers one client, which finds it where it says that it is.
+fn answered(options: &[&str], client: &str) {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_rpcrdma-bench"))
+        .args(["serve", "--once"])
+        .args(options)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the program was built for this test");
+    let mut out = BufReader::new(server.stdout.take().expect("a pipe"));
+    let mut first = String::new();
+    out.read_line(&mut first).expect("text");
+    // A machine with one core is refused.
+    let Some((_, rest)) = first.split_once("connect to ") else {
+        assert!(!server.wait().expect("it ends").success());
+        return;
+    };
+    let at = rest.split(',').next().expect("an address");
+    let table = short(&format!("{client} --connect {at}")).expect("two cores");
+    has(&table, &["rpc, server"]);
+    assert!(!table.contains("floor"), "its other end was started by hand\n{table}");
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).expect("text");
+    assert!(server.wait().expect("it ends").success());
+    has(&rest, &["echo of 64 bytes: ", "calls answered", "replies_sent"]);
 }

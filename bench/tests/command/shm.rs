@@ -1,11 +1,11 @@
 //! Shared memory, with the two ends in two processes.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::{bench, errors, good, has, json, scratch, short, short_json};
+use crate::{answered, bench, errors, good, has, json, scratch, short, short_json};
 
 fn figures(json: &Value, of: &str) -> Vec<String> {
     let figures = json["figures"].as_array().expect("a list").iter();
@@ -110,33 +110,6 @@ fn a_server_in_another_terminal_answers() {
     answered(&["--provider", "shm", "--port", "0"], "lat --provider shm");
     answered(&["--listen", &socket], "lat");
     assert!(!path.exists(), "the socket goes with the server");
-}
-
-/// A server with such options answers one client, which finds it where it says that it is.
-fn answered(options: &[&str], client: &str) {
-    let mut server = Command::new(env!("CARGO_BIN_EXE_rpcrdma-bench"))
-        .args(["serve", "--once"])
-        .args(options)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the program was built for this test");
-    let mut out = BufReader::new(server.stdout.take().expect("a pipe"));
-    let mut first = String::new();
-    out.read_line(&mut first).expect("text");
-    // A machine with one core is refused.
-    let Some((_, rest)) = first.split_once("connect to ") else {
-        assert!(!server.wait().expect("it ends").success());
-        return;
-    };
-    let at = rest.split(',').next().expect("an address");
-    let table = short(&format!("{client} --connect {at}")).expect("two cores");
-    has(&table, &["rpc, server"]);
-    assert!(!table.contains("floor"), "its other end was started by hand\n{table}");
-    let mut rest = String::new();
-    out.read_to_string(&mut rest).expect("text");
-    assert!(server.wait().expect("it ends").success());
-    has(&rest, &["echo of 64 bytes: ", "calls answered", "replies_sent"]);
 }
 
 #[test]

@@ -1,9 +1,6 @@
 //! TCP, with the two ends in two processes.
 
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
-
-use crate::{bench, errors, good, has, json, short, short_json};
+use crate::{answered, bench, errors, good, has, json, short, short_json};
 
 #[test]
 fn a_round_trip_is_measured_beside_the_floor_and_counted_on_both_sides() {
@@ -60,32 +57,6 @@ fn every_other_mode_runs_over_tcp() {
 fn a_server_of_another_host_answers() {
     answered(&["--provider", "tcp", "--port", "0"], "lat --provider tcp");
     answered(&["--provider", "tcp", "--listen", "[::1]:0"], "lat --provider tcp");
-}
-
-/// A server with such options answers one client, which finds it where it says that it is.
-fn answered(options: &[&str], client: &str) {
-    let mut server = Command::new(env!("CARGO_BIN_EXE_rpcrdma-bench"))
-        .args(["serve", "--once"])
-        .args(options)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the program was built for this test");
-    let mut out = BufReader::new(server.stdout.take().expect("a pipe"));
-    let mut first = String::new();
-    out.read_line(&mut first).expect("text");
-    // A machine with one core is refused.
-    let Some((_, rest)) = first.split_once("connect to ") else {
-        assert!(!server.wait().expect("it ends").success());
-        return;
-    };
-    let at = rest.split(',').next().expect("an address");
-    let table = short(&format!("{client} --connect {at}")).expect("two cores");
-    has(&table, &["rpc, server"]);
-    let mut rest = String::new();
-    out.read_to_string(&mut rest).expect("text");
-    assert!(server.wait().expect("it ends").success());
-    has(&rest, &["echo of 64 bytes: ", "calls answered", "replies_sent"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::bootstrap::{Interval, ROUNDS_MIN};
 use super::compare::Comparison;
 use super::entrant::MeasuredSide;
-use crate::output::{Column, Environment, Figure, Report, Row, Table, value};
+use crate::output::{Environment, Figure, Report, Row, Table, contender_tables, value};
 
 #[derive(Debug)]
 pub struct Compared {
@@ -32,7 +32,9 @@ impl Compared {
         if self.is_of_results() {
             self.results().into_iter().for_each(|block| report.block(block));
         } else {
-            report.block(self.sides(&report.figures));
+            let rows: Vec<Row> = self.measured.iter().map(|one| Row::of(&one.label)).collect();
+            let tables = contender_tables(&rows, &report.figures);
+            tables.into_iter().for_each(|table| report.block(table));
             report.block(self.ratios());
         }
         if self.comparisons.iter().flatten().any(|one| one.rounds < ROUNDS_MIN) {
@@ -53,18 +55,6 @@ impl Compared {
         let firsts = self.comparisons.iter().flatten().filter(|one| one.is_first);
         let worse = firsts.filter(|one| one.regression() > allowed);
         worse.map(|one| one.regression_sentence(allowed)).collect()
-    }
-
-    /// The round trips of the sides that have some, or the rates of all if none has.
-    fn sides(&self, figures: &[Figure]) -> Table {
-        let row = |one: &MeasuredSide| Row::of(&one.label);
-        let timed = self.measured.iter().filter(|one| one.figure("round_trip.mean").is_some());
-        let timed: Vec<Row> = timed.map(row).collect();
-        if timed.is_empty() {
-            let all: Vec<Row> = self.measured.iter().map(row).collect();
-            return Table::of(&[""], &all, &RATES, figures);
-        }
-        Table::of(&["whole round trip"], &timed, &ROUND_TRIPS, figures)
     }
 
     fn ratios(&self) -> Table {
@@ -158,21 +148,6 @@ fn differences(of: &MeasuredSide, to: &MeasuredSide) -> Vec<String> {
 fn ratio(value: f64) -> String {
     if value < 0.1 { format!("{value:.4}") } else { format!("{value:.3}") }
 }
-
-const ROUND_TRIPS: [Column; 7] = [
-    Column::time("median", "round_trip.median", 1.0),
-    Column::time("half of it", "round_trip.median", 0.5),
-    Column::time("mean", "round_trip.mean", 1.0),
-    Column::time("p99", "round_trip.p99", 1.0),
-    Column::time("p99.9", "round_trip.p99.9", 1.0),
-    Column::time("max", "round_trip.max", 1.0),
-    Column::samples("samples", "round_trip.mean"),
-];
-const RATES: [Column; 3] = [
-    Column::digits("round trips/s", "rate", 0),
-    Column::digits("data, GB/s", "data", 3),
-    Column::samples("counted", "rate").or("0"),
-];
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use super::measured::Measurements;
 use super::part::{Part, PartOutcome};
 use super::suite::{Ended, Suite};
 use crate::machine::CorePair;
-use crate::output::{Column, Environment, Figure, Listing, Report, Row, Table, Unit};
+use crate::output::{Environment, Figure, Listing, Report, Row, Table, Unit, contender_tables};
 
 pub struct Proof<'a> {
     pub what: String,
@@ -41,7 +41,12 @@ impl Proof<'_> {
         report.block(self.parts_table());
         report.block(self.reasons());
         report.block(self.subjects());
-        self.figure_tables(&report.figures).into_iter().for_each(|table| report.block(table));
+        let names = report.figures.iter().map(|figure| &*figure.of);
+        let mut names: Vec<&str> = names.filter(|of| !of.contains('/')).collect();
+        names.dedup();
+        let rows: Vec<Row> = names.into_iter().map(Row::of).collect();
+        let tables = contender_tables(&rows, &report.figures);
+        tables.into_iter().for_each(|table| report.block(table));
         let rows = self.suite.ended.iter().map(row);
         let heads = vec!["scenario", "result", "seconds", "reason"];
         let title = "Scenarios".to_owned();
@@ -173,25 +178,6 @@ impl Proof<'_> {
         }
         table
     }
-
-    /// Round trips, and rates, of all that was measured.
-    fn figure_tables(&self, figures: &[Figure]) -> Vec<Table> {
-        let rows = |name: &str| -> Vec<Row> {
-            let of =
-                figures.iter().filter(|figure| figure.name == name && !figure.of.contains('/'));
-            of.map(|figure| Row::of(&figure.of)).collect()
-        };
-        let (timed, mut rated) = (rows("round_trip.mean"), rows("rate"));
-        rated.retain(|row| !timed.iter().any(|one| one.of == row.of));
-        let mut tables = Vec::new();
-        if !timed.is_empty() {
-            tables.push(Table::of(&["whole round trip"], &timed, &ROUND_TRIPS, figures));
-        }
-        if !rated.is_empty() {
-            tables.push(Table::of(&["many in flight"], &rated, &RATES, figures));
-        }
-        tables
-    }
 }
 
 /// A scenario as a row of the page.
@@ -206,19 +192,6 @@ fn first(part: &Part) -> String {
     if more.is_empty() { first.clone() } else { format!("{first} (and {} more)", more.len()) }
 }
 
-const ROUND_TRIPS: [Column; 6] = [
-    Column::time("median", "round_trip.median", 1.0),
-    Column::time("half of it", "round_trip.median", 0.5),
-    Column::time("mean", "round_trip.mean", 1.0),
-    Column::time("p99", "round_trip.p99", 1.0),
-    Column::time("max", "round_trip.max", 1.0),
-    Column::samples("samples", "round_trip.mean"),
-];
-const RATES: [Column; 3] = [
-    Column::digits("round trips/s", "rate", 0),
-    Column::digits("data, GB/s", "data", 3),
-    Column::samples("counted", "rate").or("0"),
-];
 /// Reasons of a part that are printed; the files have all of them.
 const REASONS_MAX: usize = 20;
 /// The exit code if a part failed.
@@ -304,7 +277,6 @@ mod tests {
             assert!(text.contains("ADDRESS"), "{text}");
         }
         let page = crate::output::html::text(&report);
-        assert!(page.contains("<h2>Scenarios</h2>") && page.contains("<td>inline::b</td>"));
-        assert!(page.contains("<td>0.250</td>"), "seconds");
+        assert!(page.contains("inline::b") && page.contains("0.250"), "the scenario, its seconds");
     }
 }

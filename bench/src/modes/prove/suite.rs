@@ -1,9 +1,7 @@
 //! Watches over the process that runs the scenarios, and starts another behind one that has ended.
 
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -12,7 +10,7 @@ use super::args::Args;
 use super::messages::{OpenedDevice, ScenarioMessage, ScenarioName};
 use super::part::PartOutcome;
 use crate::contenders::agree::{Lines, Received};
-use crate::contenders::far::{PROGRAM, own_program};
+use crate::contenders::far::OwnProcess;
 use crate::stop;
 
 /// What became of the scenarios.
@@ -50,7 +48,7 @@ impl Ended {
 pub struct Process {
     lines: Lines,
     /// Nothing if the test plays it.
-    child: Option<Child>,
+    child: Option<OwnProcess>,
 }
 
 impl Suite {
@@ -167,19 +165,12 @@ impl Suite {
 impl Process {
     /// This program once more, which runs the scenarios from this one on.
     pub fn start(args: &Args, from: usize) -> Result<Process, String> {
-        let program = own_program()?;
-        let pair =
-            UnixStream::pair().and_then(|(here, there)| Ok((Lines::new(here, LOOK)?, there)));
-        let (lines, there) = pair.map_err(|error| error.to_string())?;
-        let mut command = Command::new(program);
-        command.args(["prove", "--quiet", "--on-stdin"]).arg(from.to_string()).args(args.again());
+        let words = ["prove", "--quiet", "--on-stdin"].map(str::to_owned).into_iter();
+        let mut words: Vec<String> = words.chain([from.to_string()]).chain(args.again()).collect();
         if !args.only.is_empty() {
-            command.arg("--only").arg(args.only.join(","));
+            words.extend(["--only".to_owned(), args.only.join(",")]);
         }
-        // In a group of its own: Ctrl-C is for the program that watches.
-        command.stdin(OwnedFd::from(there)).stdout(Stdio::null()).process_group(0);
-        // Without the folder: it goes into the report.
-        let child = command.spawn().map_err(|error| format!("{PROGRAM}: {error}"))?;
+        let (lines, child) = OwnProcess::start(&words, LOOK)?;
         Ok(Process { lines, child: Some(child) })
     }
 
@@ -187,16 +178,6 @@ impl Process {
     fn end(&mut self) -> String {
         let status = self.child.as_mut().and_then(|child| child.wait().ok());
         status.map_or_else(|| "it has gone".to_owned(), how)
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            // Both fail only if it has ended already.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
     }
 }
 
@@ -214,6 +195,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixStream;
     use std::thread::{self, JoinHandle};
 
     use super::*;
