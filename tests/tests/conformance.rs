@@ -243,7 +243,7 @@ fn faults_with(row: &str, open: &[&str]) -> Vec<String> {
         mutation("no-echo", "suite::inline::every_length_is_echoed"),
         mutation("no-file", "block_store::tests::files_of_any_length_come_back_as_they_were"),
         mutation("harm", "xdr::roundtrip::any_bytes_do_no_harm"),
-        mutation("key", "fabric::tests::rules::an_inline_send_needs_no_key"),
+        mutation("key", "conformance::messages::an_inline_send_needs_no_key"),
     ];
     let sources = Sources { wire: "**E6. Credits.**", open, mutations: &mutations };
     faults(row, &sources)
@@ -257,7 +257,7 @@ fn a_row_in_order_has_no_fault() {
         "| RTR-9 | 1 | rule | it is so | cannot apply: it is for authors | - |",
         "| 8267-1 | 1 | rule | it is so | `block_store::tests::files_of_any_length_come_back_as_they_were` | `no-file` |",
         "| XCHAR-1 | 1 | rule | it is so | `xdr::roundtrip::any_bytes_do_no_harm` | `harm` |",
-        "| XCHAR-2 | 1 | rule | it is so | `fabric::tests::rules::an_inline_send_needs_no_key` | `key` |",
+        "| XCHAR-2 | 1 | rule | it is so | `conformance::messages::an_inline_send_needs_no_key` | `key` |",
     ];
     assert_eq!(faults_of(&fine.join("\n")), [""; 0]);
     let open = "| 8166-1 | 1 | rule | soon | (open) | (open) |";

@@ -56,10 +56,6 @@
 //! - `layout`, `port`
 //! - `pools`
 //! - `closer`, `fence`, `memory`, `staged`, `staging`
-#![cfg_attr(
-    test,
-    expect(clippy::duplicate_mod, reason = "the tests of the rules run over both ways of memory")
-)]
 
 mod channel;
 mod closer;

@@ -12,8 +12,9 @@ use serde_json::Value;
 use crate::list::PACKAGES;
 
 /// Crates without tests of what is measured, or whose tests take long and are of their own.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 7] = [
     "rpcrdma-bench",
+    "rpcrdma-conformance",
     "rpcrdma-instructions",
     "rpcrdma-layers",
     "rpcrdma-mutants",

@@ -77,7 +77,8 @@ impl Test {
     }
 }
 
-/// The test `part::file::module::name`, or the scenario `suite::room::name`, of the workspace.
+/// The test `part::file::module::name`, the scenario `suite::room::name` or the rule of a device
+/// `conformance::group::name`, of the workspace.
 ///
 /// # Errors
 /// What is missing of it.
@@ -88,6 +89,10 @@ pub fn find(root: &Path, path: &str) -> Result<Test, String> {
     if *part == "suite" {
         let [room] = modules else { return Err("suite::room::name is a scenario".into()) };
         return scenario(root, room, name);
+    }
+    if *part == "conformance" {
+        let [group] = modules else { return Err("conformance::group::name is a rule".into()) };
+        return rule(root, group, name);
     }
     let folder = PARTS.iter().find(|(known, _)| known == part);
     let Some((_, folder)) = folder else { return Err(format!("no part {part}")) };
@@ -203,9 +208,7 @@ fn has_test(text: &str, name: &str) -> bool {
 
 /// The scenario, if the suite lists it and has it.
 fn scenario(root: &Path, room: &str, name: &str) -> Result<Test, String> {
-    let list = fs::read_to_string(root.join("engine/suite/src/list.rs")).unwrap_or_default();
-    let rooms = list.split(&format!(" {room}: ")).nth(1).and_then(|rest| rest.split(';').next());
-    let is_listed = rooms.is_some_and(|names| names.split([',', '\n']).any(|n| n.trim() == name));
+    let is_listed = is_listed(&root.join("engine/suite/src/list.rs"), room, name);
     let text = fs::read_to_string(root.join(format!("engine/suite/src/scenarios/{room}.rs")));
     let is_there = text.is_ok_and(|text| text.contains(&format!("pub fn {name}<")));
     match (is_listed, is_there) {
@@ -216,4 +219,26 @@ fn scenario(root: &Path, room: &str, name: &str) -> Result<Test, String> {
         (false, _) => Err("not in the list of the suite".into()),
         (true, false) => Err("no such scenario".into()),
     }
+}
+
+/// The rule, if the conformance suite lists it and has it: a test of the transport.
+fn rule(root: &Path, group: &str, name: &str) -> Result<Test, String> {
+    let suite = root.join("tests/conformance/src");
+    let text = fs::read_to_string(suite.join(format!("rules/{group}.rs")));
+    let is_there = text.is_ok_and(|text| text.contains(&format!("fn {name}<")));
+    match (is_listed(&suite.join("list.rs"), group, name), is_there) {
+        (true, true) => {
+            let program = test(&root.join("engine/transport"), "conformance")?;
+            Ok(Test { program, path: format!("{group}::{name}"), is_scenario: false })
+        }
+        (false, _) => Err("not in the list of the conformance suite".into()),
+        (true, false) => Err("no such rule".into()),
+    }
+}
+
+/// Whether a list has the entry `group: ..., name, ...;`.
+fn is_listed(list: &Path, group: &str, name: &str) -> bool {
+    let text = fs::read_to_string(list).unwrap_or_default();
+    let names = text.split(&format!(" {group}:")).nth(1).and_then(|rest| rest.split(';').next());
+    names.is_some_and(|names| names.split([',', '\n']).any(|entry| entry.trim() == name))
 }

@@ -3,19 +3,21 @@
 
 use std::time::Duration;
 
+use rpcrdma_conformance::host::*;
+use rpcrdma_conformance::subject::{Options, Subject};
 use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, QueueAttr, QueueEvent,
     Queues, Rejection, SetupError, Waker, WcStatus,
 };
 
-use super::device::{Options, open, open_with};
-use super::host::*;
+use super::rules::Pair;
+use crate::Fabric;
 
 const QUIET: ConnParam<'static> = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
 
 #[test]
 fn private_data_goes_both_ways_and_ports_are_given_out() {
-    let device = open();
+    let device = Fabric::new();
     let (a, b) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
     let mut server = device.open_cm().unwrap();
     let mut client = device.clone().open_cm().unwrap();
@@ -42,7 +44,7 @@ fn private_data_goes_both_ways_and_ports_are_given_out() {
 
 #[test]
 fn an_address_has_one_listener_until_its_manager_is_dropped() {
-    let device = open();
+    let device = Fabric::new();
     let at = "10.0.0.1:20049".parse().unwrap();
     let mut first = device.open_cm().unwrap();
     let mut second = device.open_cm().unwrap();
@@ -54,7 +56,7 @@ fn an_address_has_one_listener_until_its_manager_is_dropped() {
 
 #[test]
 fn an_address_of_another_kind_is_refused_with_those_that_are_taken() {
-    let device = open();
+    let device = Fabric::new();
     let host = Host::new(&device, &SMALL);
     let mut cm = device.open_cm().unwrap();
     for text in ["shm:/run/store.sock", "shm:@store"] {
@@ -74,7 +76,7 @@ fn an_address_of_another_kind_is_refused_with_those_that_are_taken() {
 
 #[test]
 fn connecting_without_a_listener_a_rejection_and_a_dropped_request_are_refusals() {
-    let device = open();
+    let device = Fabric::new();
     let attr = QueueAttr { qp_max: 1, ..SMALL };
     let host = Host::new(&device, &attr);
     let mut cm = device.open_cm().unwrap();
@@ -109,7 +111,7 @@ fn connecting_without_a_listener_a_rejection_and_a_dropped_request_are_refusals(
 
 #[test]
 fn queue_pairs_private_data_and_retries_have_limits() {
-    let device = open();
+    let device = Fabric::new();
     let attr = QueueAttr { qp_max: 2, ..SMALL };
     let host = Host::new(&device, &attr);
     let mut cm = device.open_cm().unwrap();
@@ -128,10 +130,10 @@ fn queue_pairs_private_data_and_retries_have_limits() {
 #[test]
 fn options_and_attributes_beyond_the_device_are_refused() {
     for slots in [0, 8, 48, 131_072] {
-        let options = Options { slots, ..Options::default() };
-        assert!(matches!(open_with(options), Err(SetupError::Invalid { .. })));
+        let options = Options { slots: Some(slots), ..Options::default() };
+        assert!(matches!(Fabric::made(&options), Err(SetupError::Invalid { .. })));
     }
-    let device = open();
+    let device = Fabric::new();
     let limit = device.caps().send_sge;
     assert!(device.open_queues(&QueueAttr { send_sge: limit, ..SMALL }).is_ok());
     let refused = device.open_queues(&QueueAttr { send_sge: limit + 1, ..SMALL });
@@ -142,7 +144,7 @@ fn options_and_attributes_beyond_the_device_are_refused() {
 
 #[test]
 fn the_first_message_of_the_accepting_side_waits_until_the_other_is_attached() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::small();
     let (ours, theirs) = endpoints(&pair.device, &pair.a, &pair.b, 7);
     let qb = pair.b.queues.attach(theirs).unwrap();
     pair.a.recv(10, 0, 64);
@@ -163,7 +165,7 @@ fn the_first_message_of_the_accepting_side_waits_until_the_other_is_attached() {
 
 #[test]
 fn an_endpoint_dropped_before_it_was_attached_disconnects_the_other() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::small();
     let (ours, theirs) = endpoints(&pair.device, &pair.a, &pair.b, 7);
     let qb = pair.b.queues.attach(theirs).unwrap();
     pair.b.send(qb.qp, 1, b"to no one").unwrap();
@@ -174,7 +176,7 @@ fn an_endpoint_dropped_before_it_was_attached_disconnects_the_other() {
 
 #[test]
 fn an_endpoint_belongs_to_the_queues_it_was_made_for() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::small();
     let (ours, theirs) = endpoints(&pair.device, &pair.a, &pair.b, 7);
     assert!(matches!(pair.b.queues.attach(ours), Err(SetupError::Invalid { .. })));
     let qb = pair.b.queues.attach(theirs).unwrap();
@@ -184,7 +186,7 @@ fn an_endpoint_belongs_to_the_queues_it_was_made_for() {
 
 #[test]
 fn a_waiting_manager_is_woken_by_an_event_and_by_its_waker() {
-    let device = open();
+    let device = Fabric::new();
     let host = Host::new(&device, &SMALL);
     let mut server = device.open_cm().unwrap();
     let at = server.listen("10.0.0.1:0".parse().unwrap()).unwrap();

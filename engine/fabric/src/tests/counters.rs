@@ -1,11 +1,12 @@
 //! Wrapping counters: old information about an object does not apply to a later one with the same
 //! number.
 
+use rpcrdma_conformance::host::*;
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::{Queues, Remote, SendFlags, SendOp, WcStatus};
 use rpcrdma_transport::carrier::{Incoming, Outgoing};
 
-use super::host::*;
+use super::rules::Pair;
 use crate::FabricQueues;
 
 /// As many slots as 32 bits can count, and as 40 bits can.
@@ -14,7 +15,7 @@ const WRAPS: [u64; 2] = [1 << 32, 1 << 40];
 #[test]
 fn a_withdrawal_applies_to_one_slot_and_to_no_later_one() {
     for slots in WRAPS {
-        let mut pair = Pair::new();
+        let mut pair = Pair::small();
         let (healthy, _) = pair.another();
         for host in [&mut pair.a, &mut pair.b] {
             host.poll();
@@ -40,7 +41,7 @@ fn a_withdrawal_applies_to_one_slot_and_to_no_later_one() {
 #[test]
 fn the_outcome_of_a_read_is_not_reported_for_another() {
     for slots in WRAPS {
-        let mut pair = Pair::new();
+        let mut pair = Pair::small();
         pair.a.poll();
         pair.b.write(0, &[0xBB; 64]);
         let rkey = pair.b.bind(pair.qb.qp, (0, 64), Access::REMOTE_READ);
@@ -72,7 +73,7 @@ fn the_outcome_of_a_read_is_not_reported_for_another() {
 #[test]
 fn a_refusal_applies_to_one_slot() {
     for slots in WRAPS {
-        let mut pair = Pair::new();
+        let mut pair = Pair::small();
         let (healthy, doomed) = (pair.another().0, pair.another().0);
         pair.a.poll();
         let refused = next_slot(&mut pair.a.queues);

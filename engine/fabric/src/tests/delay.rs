@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rpcrdma_conformance::host::*;
+use rpcrdma_conformance::subject::Options;
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::{QueueAttr, QueueEvent, Queues, Remote, SendOp, Waker, WcStatus};
 
-use super::device::Options;
-use super::host::*;
-use crate::DeviceClock;
+use super::rules::Pair;
 
 fn delayed(delay_ns: u64) -> (Arc<std::sync::atomic::AtomicU64>, Pair) {
     let (now, clock) = virtual_clock();
-    let options = Options { slots: 16, delay_ns, clock, ..Options::default() };
+    let options = Options { delay_ns, clock, ..FEW };
     (now, Pair::with(options, &SMALL, 7))
 }
 
@@ -77,7 +77,7 @@ fn a_refusal_and_a_disconnect_are_delayed_too() {
 
 #[test]
 fn a_message_without_a_receive_waits_and_is_delivered_when_one_is_posted() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::small();
     pair.a.send(pair.qa.qp, 1, b"patient").unwrap();
     assert_eq!(pair.b.poll_dry(), []);
     assert_eq!(pair.b.queues.rnr_count(), 1);
@@ -90,7 +90,7 @@ fn a_message_without_a_receive_waits_and_is_delivered_when_one_is_posted() {
 fn a_send_without_a_receive_fails_after_its_retries_and_not_before() {
     for rnr_retry in [0, 1, 6] {
         let (now, clock) = virtual_clock();
-        let options = Options { slots: 16, rnr_timer_ns: 100, clock, ..Options::default() };
+        let options = Options { rnr_timer_ns: Some(100), clock, ..FEW };
         let mut pair = Pair::with(options, &SMALL, rnr_retry);
         let (qa2, _) = pair.another();
         pair.a.send(pair.qa.qp, 1, b"x").unwrap();
@@ -115,7 +115,7 @@ fn a_send_without_a_receive_fails_after_its_retries_and_not_before() {
 
 #[test]
 fn without_a_receive_acks_that_arrive_behind_are_still_seen() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::small();
     // B's reply waits at A for a Receive; what B takes meanwhile is acked behind it.
     pair.b.send(pair.qb.qp, 9, b"waits").unwrap();
     pair.a.poll();
@@ -132,7 +132,7 @@ fn without_a_receive_acks_that_arrive_behind_are_still_seen() {
 
 #[test]
 fn a_sleeper_returns_at_once_when_there_is_something_to_do() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::small();
     let waker = Waker::new().unwrap();
     let long = Duration::from_secs(600);
     pair.b.recv(10, 0, 64);
@@ -154,7 +154,7 @@ fn a_sleeper_returns_at_once_when_there_is_something_to_do() {
 
 #[test]
 fn a_request_that_fails_locally_wakes_a_sleeper() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::small();
     pair.a.poll();
     let unknown = SendOp::Invalidate { rkey: 0x8000_0001 };
     pair.a.post(pair.qa.qp, 1, unknown, &[]);
@@ -165,11 +165,7 @@ fn a_request_that_fails_locally_wakes_a_sleeper() {
 #[test]
 fn a_sleeper_wakes_when_a_delayed_read_is_due_and_it_takes_a_round_trip() {
     let delay = Duration::from_millis(5);
-    let options = Options {
-        delay_ns: delay.as_nanos() as u64,
-        clock: DeviceClock::Real,
-        ..Options::default()
-    };
+    let options = Options { delay_ns: delay.as_nanos() as u64, ..Options::default() };
     let mut pair = Pair::with(options, &QueueAttr { qp_max: 2, ..SMALL }, 7);
     let (waker, long) = (Waker::new().unwrap(), Duration::from_secs(600));
     let rkey = pair.b.bind(pair.qb.qp, (0, 64), Access::REMOTE_READ);
@@ -189,11 +185,7 @@ fn a_sleeper_wakes_when_a_delayed_read_is_due_and_it_takes_a_round_trip() {
 #[test]
 fn a_sleeper_wakes_when_a_delayed_message_is_due() {
     let delay = Duration::from_millis(20);
-    let options = Options {
-        delay_ns: delay.as_nanos() as u64,
-        clock: DeviceClock::Real,
-        ..Options::default()
-    };
+    let options = Options { delay_ns: delay.as_nanos() as u64, ..Options::default() };
     let mut pair = Pair::with(options, &QueueAttr { qp_max: 2, ..SMALL }, 7);
     let waker = Waker::new().unwrap();
     pair.b.recv(10, 0, 64);

@@ -3,29 +3,30 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use rpcrdma_conformance::host::*;
+use rpcrdma_conformance::subject::Subject;
 use rpcrdma_provider::{
     Attached, CmEvent, ConnParam, ConnectError, ConnectionManager, CqError, PostError, Provider,
     QueueEvent, Queues, SendFlags, SendWr, Waker, WcBatch, WcStatus, WrId,
 };
 
-use super::device::{Device, DeviceQueues, address, nowhere, open};
-use super::host::*;
+use crate::{Fabric, FabricQp, FabricQueues};
 use rpcrdma_provider::fault::{FaultPlan, Faulty, FaultyProvider};
 
 const ALWAYS: u32 = 1_000_000;
 
 /// A plain sender and a receiver with faults.
 struct Rig {
-    a: Host,
-    b: Host<Faulty<DeviceQueues>>,
-    qa: Attached<Qp>,
-    qb: Attached<Qp>,
-    device: Device,
+    a: Host<FabricQueues>,
+    b: Host<Faulty<FabricQueues>>,
+    qa: Attached<FabricQp>,
+    qb: Attached<FabricQp>,
+    device: Fabric,
 }
 
 impl Rig {
     fn new(plan: FaultPlan) -> Rig {
-        let device = open();
+        let device = Fabric::new();
         let mut a = Host::new(&device, &SMALL);
         let queues = Faulty::new(device.open_queues(&SMALL).unwrap(), plan);
         let mut b = Host::wrap(&device, queues);
@@ -331,7 +332,7 @@ fn a_failed_completion_queue_stays_failed() {
 fn faults_are_counted_until_they_are_ended() {
     let plan =
         FaultPlan { send_refused_ppm: ALWAYS, bytes_changed_ppm: ALWAYS, ..FaultPlan::default() };
-    let device = open();
+    let device = Fabric::new();
     let provider = FaultyProvider::new(device.clone(), plan);
     let log = provider.log();
     let [mut a, mut b] = [0, 1].map(|_| {
@@ -463,7 +464,7 @@ fn the_same_seed_gives_the_same_faults() {
 #[test]
 fn queues_of_a_provider_have_faults_of_their_own() {
     let plan = FaultPlan { port_changed_ppm: ALWAYS / 2, ..FaultPlan::default() };
-    let provider = FaultyProvider::new(open(), plan);
+    let provider = FaultyProvider::new(Fabric::new(), plan);
     let [first, second] = [0, 1].map(|which| {
         let mut queues = provider.open_queues(&SMALL).unwrap();
         provider.log().inject_event(which, QueueEvent::DeviceLost);
@@ -484,15 +485,15 @@ fn queues_of_a_provider_have_faults_of_their_own() {
 #[test]
 fn a_provider_wraps_its_queues_and_its_connection_manager() {
     let plan = FaultPlan { completion_delayed_ppm: ALWAYS / 2, ..FaultPlan::default() };
-    let provider = FaultyProvider::new(open(), plan);
-    let device = open();
+    let provider = FaultyProvider::new(Fabric::new(), plan);
+    let device = Fabric::new();
     assert_eq!(provider.caps(), device.caps());
     let mut queues = [0, 1].map(|_| provider.open_queues(&SMALL).unwrap());
     let mut cm = provider.open_cm().unwrap();
     let waker = Waker::new().unwrap();
     let param = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
-    let at = cm.listen(address()).unwrap();
-    cm.connect(nowhere(), &queues[0].handle(), &param).unwrap();
+    let at = cm.listen(Fabric::address()).unwrap();
+    cm.connect(Fabric::nowhere(), &queues[0].handle(), &param).unwrap();
     let refused = cm.next(&waker, Duration::ZERO);
     assert!(matches!(refused, Some(CmEvent::Refused { reason: ConnectError::NoListener, .. })));
     cm.connect(at, &queues[0].handle(), &param).unwrap();

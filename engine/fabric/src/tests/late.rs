@@ -1,16 +1,17 @@
 //! The fabric reads the memory of a long message when its receiver polls: memory that is gone then
 //! fails the request. A carrier that copies when a request is posted does not notice.
 
+use rpcrdma_conformance::host::*;
 use rpcrdma_mempool::{Access, Sge};
 use rpcrdma_provider::{Provider, QueueEvent, SendFlags, WcStatus};
 
-use super::host::*;
-use super::remote::Open;
+use super::rules::{Open, Pair};
+use crate::Fabric;
 
 #[test]
 fn memory_deregistered_under_a_send_fails_it_at_the_sender() {
-    let mut pair = Pair::new();
-    let region = map(4096);
+    let mut pair = Pair::small();
+    let region = map::<Fabric>(4096);
     let keys = register(&pair.device, &region, Access::LOCAL_WRITE);
     let addr = region.base().as_ptr() as u64;
     let sgl = [Sge { addr, length: 300, lkey: keys.lkey }];
@@ -27,8 +28,8 @@ fn memory_deregistered_under_a_send_fails_it_at_the_sender() {
 
 #[test]
 fn memory_deregistered_under_a_write_fails_it_at_its_owner() {
-    let mut open = Open::new();
-    let region = map(4096);
+    let mut open = Open::small();
+    let region = map::<Fabric>(4096);
     let keys = register(&open.pair.device, &region, Access::LOCAL_WRITE);
     let sgl = [Sge { addr: region.base().as_ptr() as u64, length: 300, lkey: keys.lkey }];
     open.write(1, 0, &sgl);
@@ -39,7 +40,7 @@ fn memory_deregistered_under_a_write_fails_it_at_its_owner() {
 
 #[test]
 fn memory_of_queues_that_vanished_is_not_read() {
-    let Pair { mut a, mut b, qa, qb, .. } = Pair::new();
+    let Pair { mut a, mut b, qa, qb, .. } = Pair::small();
     b.recv(10, 0, 4096);
     b.recv(11, 0, 4096);
     a.send(qa.qp, 1, b"in the slot").unwrap();

@@ -3,24 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use rpcrdma_conformance::host::*;
+use rpcrdma_conformance::open::BOTH;
+use rpcrdma_conformance::subject::Options;
 use rpcrdma_provider::{Queues, Remote, SendFlags, SendOp, WcStatus};
 
-use super::device::Options;
-use super::host::*;
-use super::remote::{BOTH, Open};
+use super::rules::Open;
 
-impl Open {
-    fn delayed(delay_ns: u64) -> (Arc<AtomicU64>, Open) {
-        let (now, clock) = virtual_clock();
-        let options = Options { slots: 16, delay_ns, clock, ..Options::default() };
-        (now, Open::with(options))
-    }
+fn delayed(delay_ns: u64) -> (Arc<AtomicU64>, Open) {
+    let (now, clock) = virtual_clock();
+    (now, Open::with(Options { delay_ns, clock, ..FEW }))
 }
 
 #[test]
 fn more_reads_than_the_device_allows_are_queued() {
     let (now, clock) = virtual_clock();
-    let options = Options { slots: 16, delay_ns: 500, clock, rd_atomic: 2, ..Options::default() };
+    let options = Options { delay_ns: 500, clock, rd_atomic: Some(2), ..FEW };
     let mut open = Open::with(options);
     open.pair.a.poll();
     for id in 0..5 {
@@ -39,7 +37,7 @@ fn more_reads_than_the_device_allows_are_queued() {
 
 #[test]
 fn a_read_takes_a_round_trip_and_its_bytes_arrive_no_earlier() {
-    let (now, mut open) = Open::delayed(500);
+    let (now, mut open) = delayed(500);
     open.pair.b.write(0, b"far away");
     open.pair.a.write(0, b"........");
     let sgl = [open.pair.a.sge(0, 8)];
@@ -56,7 +54,7 @@ fn a_read_takes_a_round_trip_and_its_bytes_arrive_no_earlier() {
 
 #[test]
 fn a_write_takes_one_way_and_its_completion_another() {
-    let (now, mut open) = Open::delayed(500);
+    let (now, mut open) = delayed(500);
     open.pair.a.write(0, b"far away");
     let sgl = [open.pair.a.sge(0, 8)];
     open.write(1, 0, &sgl);
@@ -72,7 +70,7 @@ fn a_write_takes_one_way_and_its_completion_another() {
 
 #[test]
 fn local_operations_have_no_delay() {
-    let (now, mut open) = Open::delayed(500);
+    let (now, mut open) = delayed(500);
     let rkey = open.pair.a.bind(open.pair.qa.qp, (0, 64), BOTH);
     open.post(1, SendOp::Invalidate { rkey }, &[], SendFlags::SIGNALED);
     assert_eq!(brief(&open.pair.a.poll()), [(1, WcStatus::Success)]);
@@ -93,7 +91,7 @@ fn local_operations_have_no_delay() {
 #[test]
 fn a_refused_read_or_write_completes_after_a_round_trip() {
     for is_read in [false, true] {
-        let (now, mut open) = Open::delayed(500);
+        let (now, mut open) = delayed(500);
         open.rkey ^= 0x100;
         let sgl = [open.pair.a.sge(0, 8)];
         if is_read {
@@ -115,7 +113,7 @@ fn a_refused_read_or_write_completes_after_a_round_trip() {
 #[test]
 fn a_read_of_a_requester_that_left_is_not_executed() {
     for ending in 0..3 {
-        let (now, mut open) = Open::delayed(500);
+        let (now, mut open) = delayed(500);
         open.pair.b.write(0, b"secret");
         open.pair.a.write(0, b"......");
         let sgl = [open.pair.a.sge(0, 6)];
@@ -148,7 +146,7 @@ fn a_read_of_a_requester_that_left_is_not_executed() {
 
 #[test]
 fn a_read_that_was_taken_ends_when_its_requester_vanishes() {
-    let (now, Open { pair, rkey }) = Open::delayed(500);
+    let (now, Open { pair, rkey }) = delayed(500);
     let Pair { mut a, mut b, qa, .. } = pair;
     let (sgl, addr) = ([a.sge(0, 6)], b.at(0));
     a.post(qa.qp, 1, SendOp::Read(Remote { addr, rkey }), &sgl);

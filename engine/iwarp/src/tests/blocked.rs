@@ -5,13 +5,14 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rpcrdma_conformance::host::*;
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::{QueueEvent, Queues, SendFlags, WC_BATCH, WcStatus};
 use rpcrdma_transport::carrier::Incoming;
 use rustix::net::sockopt;
 
-use super::host::*;
 use super::raw::{self, *};
+use super::rules::Host;
 use crate::calls::Calls;
 use crate::link::Link;
 

@@ -1,10 +1,11 @@
 //! A stream that is cut anywhere means the same: TCP keeps no boundaries.
 
+use rpcrdma_conformance::host::*;
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::{QueueEvent, Remote, SendOp, WcOpcode, WorkCompletion};
 
-use super::host::*;
 use super::raw::{self, *};
+use super::rules::Host;
 use crate::{Tcp, TcpOptions};
 
 /// What a host has seen of a conversation.

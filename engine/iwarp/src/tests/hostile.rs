@@ -4,11 +4,12 @@
 use std::net::Shutdown;
 use std::sync::Arc;
 
+use rpcrdma_conformance::host::*;
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::{Attached, QueueEvent, Queues, Remote, SendFlags, SendOp, WcStatus};
 
-use super::host::*;
 use super::raw::{self, *};
+use super::rules::{Host, Qp};
 use crate::TcpOptions;
 
 /// Layer, type and code of a Terminate message.

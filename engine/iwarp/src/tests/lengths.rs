@@ -2,11 +2,12 @@
 //! the agreed depth.
 #![expect(unsafe_code, reason = "the test reads and writes the memory of a region")]
 
+use rpcrdma_conformance::host::*;
 use rpcrdma_mempool::{Access, Keys, Region, Sge};
 use rpcrdma_provider::{Attached, Remote, SendFlags, SendOp, WcStatus};
 
-use super::host::*;
 use super::raw::{self, *};
+use super::rules::{Host, Qp};
 use crate::{Tcp, TcpOptions};
 
 /// Memory with room for long messages.
@@ -17,7 +18,7 @@ struct Memory {
 
 impl Memory {
     fn new(device: &Tcp, access: Access) -> Memory {
-        let region = map(2 * LONGEST);
+        let region = map::<Tcp>(2 * LONGEST);
         let keys = register(device, &region, access);
         Memory { region, keys }
     }

@@ -1,35 +1,13 @@
-//! Tests of connections over TCP. The rules of the transport are those of the fabric, and so are
-//! their tests: the same files, over another device.
+//! Tests of connections over TCP: the rules of a device, and what is special to it.
 
 mod blocked;
 mod cuts;
-mod device;
 mod hostile;
 mod lengths;
 mod raw;
 mod rest;
+mod rules;
 mod sleep;
 
 #[path = "../../../../tests/src/denied.rs"]
 pub(crate) mod denied;
-
-#[path = "../../../fabric/src/tests/fault.rs"]
-mod fault;
-#[path = "../../../fabric/src/tests/host.rs"]
-mod host;
-#[path = "../../../fabric/src/tests/model.rs"]
-mod model;
-#[path = "../../../fabric/src/tests/remote.rs"]
-mod remote;
-#[path = "../../../fabric/src/tests/remote_model.rs"]
-mod remote_model;
-#[path = "../../../fabric/src/tests/remote_threads.rs"]
-mod remote_threads;
-#[path = "../../../fabric/src/tests/rules.rs"]
-mod rules;
-#[path = "../../../fabric/src/tests/teardown.rs"]
-mod teardown;
-#[path = "../../../fabric/src/tests/threads.rs"]
-mod threads;
-#[path = "../../../fabric/src/tests/windows.rs"]
-mod windows;

@@ -6,11 +6,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use rpcrdma_conformance::host::*;
 use rpcrdma_provider::{
     Attached, CmEvent, ConnParam, ConnectionManager, Provider, Queues, WcStatus,
 };
 
-use super::host::{Host, Qp, SMALL, brief, next, received};
+use super::rules::{Host, Qp};
 use crate::{Tcp, TcpCm, TcpOptions};
 
 /// The peer's end of a connection whose other end a [`Host`] has.

@@ -3,11 +3,12 @@
 
 use std::net::Shutdown;
 
+use rpcrdma_conformance::host::*;
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::{Provider, QueueEvent, Queues, Remote, SendOp, WcStatus};
 
-use super::host::*;
 use super::raw::*;
+use super::rules::Host;
 use crate::Tcp;
 
 /// The memory of the host is known.
@@ -174,7 +175,7 @@ fn a_long_response_that_answers_nothing_or_too_much_writes_nothing() {
 #[test]
 fn a_long_response_to_memory_that_is_gone_writes_nothing_more() {
     let mut scene = filled(false);
-    let region = map(65_536);
+    let region = map::<Tcp>(65_536);
     let keys = register(&scene.device, &region, Access::LOCAL_WRITE);
     let sge = |offset: u64, length| rpcrdma_mempool::Sge {
         addr: region.base().as_ptr() as u64 + offset,

@@ -4,12 +4,13 @@
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
+use rpcrdma_conformance::host::*;
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::{Attached, QueueEvent, Queues, SendFlags, Waker, WcStatus, WorkCompletion};
 use rustix::net::sockopt;
 
-use super::host::*;
 use super::raw::{self, *};
+use super::rules::{Host, Qp};
 use crate::Tcp;
 
 /// A host with connections to peers.

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Barrier};
 
 use libc::c_int;
+use rpcrdma_conformance::host::*;
+use rpcrdma_conformance::subject::Subject;
 use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, QueueEvent, Queues,
     Rejection, SetupError, ShmName, WcStatus,
@@ -13,8 +15,8 @@ use rpcrdma_provider::{
 use rustix::fs::{FlockOperation, flock};
 
 use super::denied::Denied;
-use super::device::{address, open};
-use super::host::*;
+use super::rules::Host;
+use crate::Shm;
 use crate::{ShmCm, socket};
 
 const PARAM: ConnParam<'_> = ConnParam { private: b"hello", rnr_retry: 7, send_timeout: None };
@@ -53,7 +55,7 @@ fn is_requested(cm: &mut ShmCm) -> bool {
 
 #[test]
 fn a_listener_has_a_file_as_long_as_it_listens() {
-    let (folder, device) = (Folder::new("file"), open());
+    let (folder, device) = (Folder::new("file"), Shm::plain());
     let (path, at) = folder.socket();
     let mut cm = device.open_cm().unwrap();
     assert_eq!(cm.listen(at).unwrap(), at);
@@ -70,11 +72,11 @@ fn a_listener_has_a_file_as_long_as_it_listens() {
 
 #[test]
 fn who_stops_to_listen_at_one_address_goes_on_at_the_others() {
-    let (folder, device) = (Folder::new("two"), open());
+    let (folder, device) = (Folder::new("two"), Shm::plain());
     let (path, at) = folder.socket();
     let mut cm = device.open_cm().unwrap();
     cm.listen(at).unwrap();
-    let [first, second] = [(); 2].map(|()| cm.listen(address()).unwrap());
+    let [first, second] = [(); 2].map(|()| cm.listen(Shm::address()).unwrap());
     cm.unlisten(first);
     assert!(path.exists(), "it has not stopped there");
     let host = Host::new(&device, &SMALL);
@@ -91,7 +93,7 @@ fn who_stops_to_listen_at_one_address_goes_on_at_the_others() {
 
 #[test]
 fn an_address_of_another_kind_is_refused_with_those_that_are_taken() {
-    let device = open();
+    let device = Shm::plain();
     let host = Host::new(&device, &SMALL);
     let mut cm = device.open_cm().unwrap();
     let at: Address = "10.0.0.1:7".parse().unwrap();
@@ -104,7 +106,7 @@ fn an_address_of_another_kind_is_refused_with_those_that_are_taken() {
 
 #[test]
 fn a_socket_that_a_dead_process_has_left_is_used_again_and_nothing_else_is_removed() {
-    let (folder, device) = (Folder::new("left"), open());
+    let (folder, device) = (Folder::new("left"), Shm::plain());
     let (path, at) = folder.socket();
     // As kill -9 leaves it: bound, without a listener.
     let dead = socket::open().unwrap();
@@ -123,7 +125,7 @@ fn a_socket_that_a_dead_process_has_left_is_used_again_and_nothing_else_is_remov
 /// Each sees the dead socket; one replaces it, and no other takes it away.
 #[test]
 fn of_many_that_replace_a_dead_socket_at_once_one_does() {
-    let (folder, device) = (Folder::new("race"), open());
+    let (folder, device) = (Folder::new("race"), Shm::plain());
     let (path, at) = folder.socket();
     let start = Barrier::new(4);
     for round in 0..200 {
@@ -162,7 +164,7 @@ fn of_many_that_replace_a_dead_socket_at_once_one_does() {
 /// Every process that may read the folder can do that.
 #[test]
 fn who_locks_the_folder_of_a_socket_is_not_in_the_way() {
-    let (folder, device) = (Folder::new("locked"), open());
+    let (folder, device) = (Folder::new("locked"), Shm::plain());
     let (_, at) = folder.socket();
     let lock = std::fs::File::open(&folder.0).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
@@ -171,7 +173,7 @@ fn who_locks_the_folder_of_a_socket_is_not_in_the_way() {
 
 #[test]
 fn a_lock_that_is_held_is_not_waited_for_without_end_and_one_that_is_left_is_used() {
-    let (folder, device) = (Folder::new("lock"), open());
+    let (folder, device) = (Folder::new("lock"), Shm::plain());
     let (path, at) = folder.socket();
     let name = path.with_extension("sock.lock");
     let held = std::fs::File::create(&name).unwrap();
@@ -189,7 +191,7 @@ fn a_lock_that_is_held_is_not_waited_for_without_end_and_one_that_is_left_is_use
 
 #[test]
 fn a_lock_of_another_user_or_a_link_is_not_used() {
-    let (folder, device) = (Folder::new("lock-of"), open());
+    let (folder, device) = (Folder::new("lock-of"), Shm::plain());
     let (path, at) = folder.socket();
     let (name, other) = (path.with_extension("sock.lock"), folder.0.join("other"));
     let listen = || device.open_cm().unwrap().listen(at).expect_err("not ours").to_string();
@@ -210,7 +212,7 @@ fn a_lock_of_another_user_or_a_link_is_not_used() {
 
 #[test]
 fn connecting_is_refused_where_there_is_no_socket_or_a_dead_one() {
-    let (folder, device) = (Folder::new("no-listener"), open());
+    let (folder, device) = (Folder::new("no-listener"), Shm::plain());
     let (_, at) = folder.socket();
     let host = Host::new(&device, &SMALL);
     let mut cm = device.open_cm().unwrap();
@@ -231,10 +233,10 @@ fn connecting_is_refused_where_there_is_no_socket_or_a_dead_one() {
 
 #[test]
 fn a_request_comes_with_its_process_and_its_private_data_and_may_be_rejected() {
-    let device = open();
+    let device = Shm::plain();
     let (a, b) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
     let (mut caller, mut listener) = (device.open_cm().unwrap(), device.open_cm().unwrap());
-    let at = listener.listen(address()).unwrap();
+    let at = listener.listen(Shm::address()).unwrap();
     for way in 0..3 {
         let id = caller.connect(at, &a.queues.handle(), &PARAM).unwrap();
         let Some(CmEvent::Request { request, from, private }) = next(&mut listener) else {
@@ -262,9 +264,9 @@ fn a_request_comes_with_its_process_and_its_private_data_and_may_be_rejected() {
 
 #[test]
 fn who_says_something_else_or_nothing_is_not_a_peer() {
-    let device = open();
+    let device = Shm::plain();
     let mut listener = device.open_cm().unwrap();
-    let at = listener.listen(address()).unwrap();
+    let at = listener.listen(Shm::address()).unwrap();
     let mut silent = Vec::new();
     for said in [&b""[..], b"GET / HTTP/1.1", &[0; 88], &[0xff; 200]] {
         let socket = socket::open().unwrap();
@@ -285,9 +287,9 @@ fn who_says_something_else_or_nothing_is_not_a_peer() {
 /// More than may be waited for: the others wait outside, and the listener does not spin.
 #[test]
 fn very_many_callers_that_send_nothing_end_nothing() {
-    let device = open();
+    let device = Shm::plain();
     let mut listener = device.open_cm().unwrap();
-    let at = listener.listen(address()).unwrap();
+    let at = listener.listen(Shm::address()).unwrap();
     let mut callers = Vec::new();
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let count = files.map_or(2000, |files| (files as usize / 3).min(2000));
@@ -316,7 +318,7 @@ fn very_many_callers_that_send_nothing_end_nothing() {
 /// more: neither its memory nor its socket.
 #[test]
 fn nothing_is_left_of_a_connection_that_is_destroyed() {
-    let device = open();
+    let device = Shm::plain();
     let (mut a, mut b) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
     let mut others = Vec::new();
     for round in 0..20 {
@@ -352,7 +354,7 @@ fn nothing_is_left_of_a_connection_that_is_destroyed() {
 
 #[test]
 fn a_lock_that_cannot_be_looked_at_is_not_taken_for_a_host_without_memory() {
-    let (folder, device) = (Folder::new("stat"), open());
+    let (folder, device) = (Folder::new("stat"), Shm::plain());
     let (_, at) = folder.socket();
     let denied = Denied { calls: &[libc::SYS_fstat], errno: libc::EIO };
     let why = denied.run(|| device.open_cm().unwrap().listen(at).err()).expect("it fails");
@@ -367,7 +369,7 @@ const F_SETSIG: c_int = 10;
 /// a lease of it.
 #[test]
 fn a_lock_that_is_opened_for_long_delays_no_fork_and_no_other_socket() {
-    let (folder, device) = (Folder::new("slow"), open());
+    let (folder, device) = (Folder::new("slow"), Shm::plain());
     let (path, at) = folder.socket();
     let name = path.with_extension("sock.lock");
     let leased = std::fs::File::create(&name).unwrap();

@@ -5,13 +5,15 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use rpcrdma_conformance::host::*;
+use rpcrdma_conformance::subject::Subject;
 use rpcrdma_provider::{
     Address, CloseOnFork, CmEvent, ConnParam, ConnectionManager, Provider, QueueEvent, Queues,
     ShmName, Waker,
 };
 
-use super::device::{address, open};
-use super::host::*;
+use super::rules::Host;
+use crate::Shm;
 use crate::hostile_peer::{self, HostilePeer, SLOTS};
 use crate::layout::Dimensions;
 use crate::memory::Memory;
@@ -58,12 +60,12 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
-        Scene::of(open())
+        Scene::of(Shm::plain())
     }
 
     fn of(device: crate::Shm) -> Scene {
         let mut cm = device.open_cm().unwrap();
-        let Address::Shm(name) = cm.listen(address()).unwrap() else { panic!("not a name") };
+        let Address::Shm(name) = cm.listen(Shm::address()).unwrap() else { panic!("not a name") };
         Scene { device, cm, name, begun: Instant::now(), others: Vec::new() }
     }
 
@@ -225,7 +227,7 @@ fn a_connection_manager_goes_on_while_the_sockets_of_its_attempts_wait_to_be_clo
     let mut scene = Scene::of(crate::Shm::with_options(options).unwrap());
     let host = Host::new(&scene.device, &SMALL);
     let listener = socket::open().unwrap();
-    let Address::Shm(any) = address() else { panic!("not a name") };
+    let Address::Shm(any) = Shm::address() else { panic!("not a name") };
     let to = Address::Shm(socket::listen(&listener, &any).unwrap());
     for is_cancelled in [false, false, true, true] {
         let id = scene.cm.connect(to, &host.queues.handle(), &PARAM).unwrap();

@@ -1,18 +1,18 @@
 //! The ends of a link: bytes that are gone when they are to be copied, and outcomes of an earlier
 //! lap.
 
+use crate::Shm;
+use rpcrdma_conformance::host::*;
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::{Provider, Remote, SendFlags, SendOp, WcStatus};
-
-use super::host::*;
 
 /// A request that waits for a slot is copied when it gets one. Nothing is delivered in place of
 /// bytes that cannot be read then.
 #[test]
 fn memory_that_is_gone_before_its_request_is_published_fails_it() {
     for length in [100, 300] {
-        let mut pair = Pair::new();
-        let region = map(4096);
+        let mut pair = Pair::<Shm>::small();
+        let region = map::<Shm>(4096);
         let keys = register(&pair.device, &region, Access::LOCAL_WRITE);
         let addr = region.base().as_ptr() as u64;
         let sgl = [rpcrdma_mempool::Sge { addr, length, lkey: keys.lkey }];
@@ -40,7 +40,7 @@ fn memory_that_is_gone_before_its_request_is_published_fails_it() {
 /// Each slot is that of a Read, in lap after lap.
 #[test]
 fn a_read_ends_with_its_own_outcome_and_not_with_that_of_the_lap_before() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::<Shm>::small();
     pair.a.poll();
     pair.b.write(0, &[0xBB; 300]);
     let rkey = pair.b.bind(pair.qb.qp, (0, 300), Access::REMOTE_READ);

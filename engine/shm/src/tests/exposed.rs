@@ -4,16 +4,18 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use rpcrdma_conformance::host::*;
+use rpcrdma_conformance::subject::Subject;
 use rpcrdma_provider::{
     Attached, CmEvent, ConnParam, ConnectionManager, Provider, QueueEvent, Queues, Waker, WcStatus,
 };
 use rpcrdma_transport::body::OP_SEND;
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use super::device::{Options, address, open_with};
-use super::host::*;
+use super::rules::{Host, Qp};
 use crate::hostile_peer::HostilePeer;
 use crate::pools::{Name, POOLS_MAX};
+use crate::{Shm, ShmOptions};
 
 const STAGING: u32 = 4 << 20;
 const LEN: u32 = 4096;
@@ -27,10 +29,11 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
-        let device = open_with(Options { map_pools: true, ..Options::default() }).unwrap();
+        let device =
+            Shm::with_options(ShmOptions { map_pools: true, ..ShmOptions::default() }).unwrap();
         let mut host = Host::new(&device, &SMALL);
         let mut cm = device.open_cm().unwrap();
-        let at = cm.listen(address()).unwrap();
+        let at = cm.listen(Shm::address()).unwrap();
         let rpcrdma_provider::Address::Shm(name) = at else { panic!("{at} is not a name") };
         let mut peer =
             HostilePeer::connect_with(&name, STAGING, |hello| hello.maps_pools = true).unwrap();

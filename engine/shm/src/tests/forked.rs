@@ -5,13 +5,15 @@ use std::fs;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use rpcrdma_conformance::host::*;
+use rpcrdma_conformance::subject::Subject;
 use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectionManager, Provider, QueueEvent, Queues, Waker,
 };
 use rpcrdma_transport::body::OP_SEND;
 
-use super::device::open;
-use super::host::*;
+use super::rules::Host;
+use crate::Shm;
 use crate::hostile_peer::HostilePeer;
 use crate::layout::Direction;
 
@@ -23,7 +25,7 @@ fn a_child_that_drops_all_takes_nothing_from_its_parent() {
     let path = std::env::temp_dir().join(format!("rpcrdma-forked-{}.sock", std::process::id()));
     let at: Address = format!("shm:{}", path.display()).parse().unwrap();
     let Address::Shm(name) = at else { panic!("{at} is not a name") };
-    let device = open();
+    let device = Shm::plain();
     let mut host = Host::new(&device, &SMALL);
     let mut cm = device.open_cm().unwrap();
     cm.listen(at).unwrap();

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rpcrdma_conformance::host::*;
+use rpcrdma_conformance::subject::Subject;
 use rpcrdma_mempool::Access;
 use rpcrdma_provider::{
     Attached, CmEvent, ConnParam, ConnectionManager, Provider, QueueEvent, Queues, Remote, SendOp,
@@ -12,11 +14,11 @@ use rpcrdma_transport::body::{
     OP_DISCONNECT, OP_READ, OP_SEND, OP_SEND_INVALIDATE, OP_WRITE, Refusal,
 };
 
-use super::device::{Device, Options, address, open_with};
-use super::host::*;
+use super::rules::{Host, Qp};
 use crate::handshake::Handshake;
 use crate::hostile_peer::{HostilePeer, SLOTS};
 use crate::staged::{IN_SLOT, STAGED, UNREADABLE};
+use crate::{Shm, ShmOptions};
 
 /// The peer, and its queue pair at the victim.
 struct Guest {
@@ -38,7 +40,7 @@ struct Request {
 
 /// A victim with an honest connection to another host, and any number of hostile peers.
 struct Scene {
-    device: Device,
+    device: Shm,
     victim: Host,
     honest: Host,
     /// The queue pairs of the honest connection, at the honest side and at the victim.
@@ -76,8 +78,8 @@ impl Guest {
 
 impl Scene {
     fn new() -> Scene {
-        let options = Options { staging: STAGING, ..Options::default() };
-        let device = open_with(options).expect("allowed");
+        let options = ShmOptions { staging: STAGING, ..ShmOptions::default() };
+        let device = Shm::with_options(options).expect("allowed");
         let (mut victim, mut honest) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
         let (ours, theirs) = connect(&device, &mut honest, &mut victim, 7);
         let mut scene = Scene { device, victim, honest, link: (ours, theirs), sent: 0 };
@@ -93,7 +95,7 @@ impl Scene {
     /// As [`Scene::guest`], with a hello that `change` has changed.
     fn guest_with(&mut self, change: impl FnOnce(&mut Handshake)) -> Guest {
         let mut cm = self.device.open_cm().expect("a connection manager");
-        let at = cm.listen(address()).expect("a free name");
+        let at = cm.listen(Shm::address()).expect("a free name");
         let rpcrdma_provider::Address::Shm(name) = at else { panic!("{at} is not a name") };
         let mut peer = HostilePeer::connect_with(&name, STAGING, change).expect("a listener");
         let Some(CmEvent::Request { request, .. }) = next(&mut cm) else { panic!("no request") };

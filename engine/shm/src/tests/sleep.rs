@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use rpcrdma_conformance::host::*;
+use rpcrdma_conformance::subject::Subject;
 use rpcrdma_provider::{
     Attached, CmEvent, ConnParam, ConnectionManager, Provider, QueueEvent, Queues, Waker,
 };
@@ -11,8 +13,7 @@ use rpcrdma_transport::body::OP_SEND;
 use rpcrdma_transport::port::Port as _;
 
 use super::denied::Denied;
-use super::device::{address, open};
-use super::host::*;
+use super::rules::{Host, Qp};
 use crate::Shm;
 use crate::hostile_peer::HostilePeer;
 
@@ -33,7 +34,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
-        let device = open();
+        let device = Shm::plain();
         let mut host = Host::new(&device, &SMALL);
         let (peer, qp) = Scene::connect(&device, &mut host);
         host.poll_dry();
@@ -42,7 +43,7 @@ impl Scene {
 
     fn connect(device: &Shm, host: &mut Host) -> (HostilePeer, Attached<Qp>) {
         let mut cm = device.open_cm().unwrap();
-        let at = cm.listen(address()).unwrap();
+        let at = cm.listen(Shm::address()).unwrap();
         let rpcrdma_provider::Address::Shm(name) = at else { panic!("{at} is not a name") };
         let mut peer = HostilePeer::connect(&name, STAGING).unwrap();
         let Some(CmEvent::Request { request, .. }) = next(&mut cm) else { panic!("no request") };

@@ -1,11 +1,12 @@
 //! Sides whose staging areas differ.
 
+use rpcrdma_conformance::host::*;
+use rpcrdma_conformance::subject::Subject;
 use rpcrdma_provider::{
     CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, Queues, Rejection,
 };
 
-use super::device::address;
-use super::host::*;
+use super::rules::Host;
 use crate::{Shm, ShmOptions};
 
 /// What becomes of a connection between sides with these staging areas.
@@ -19,7 +20,7 @@ fn outcome(asking: u32, asked: u32) -> Result<(), ConnectError> {
     let (mut connecting, mut listening) =
         (asking.open_cm().expect("a set of sockets"), asked.open_cm().expect("a set of sockets"));
     let param = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
-    let at = listening.listen(address()).expect("a free name");
+    let at = listening.listen(Shm::address()).expect("a free name");
     connecting.connect(at, &caller.queues.handle(), &param).expect("begun");
     if let Some(CmEvent::Request { request, .. }) = next(&mut listening) {
         listening.accept(request, &host.queues.handle(), &param).expect("accepted");

@@ -2,25 +2,27 @@
 
 use std::cell::Cell;
 
+use rpcrdma_conformance::host::*;
+use rpcrdma_conformance::subject::Subject;
 use rpcrdma_mempool::Sge;
 use rpcrdma_provider::Queues;
 use rpcrdma_transport::body::{Acks, Header, OP_SEND};
 use rpcrdma_transport::carrier::{Incoming, Outgoing, Vacant};
 use rpcrdma_transport::keys::KeyCache;
 
-use super::device::open;
-use super::host::*;
+use super::super::rules::Host;
+use super::rules::Mapped;
 use crate::producer::Producer;
 
 /// What the peer does after the bytes were copied, and before that is known to be so.
 fn is_delivered_although(act: impl FnOnce(Producer) -> Option<Producer>) -> bool {
-    let device = open();
+    let device = Mapped::plain();
     let (a, b) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
     let (ours, theirs) = endpoints(&device, &a, &b, 7);
     let (here, there) = (ours.end(), theirs.end());
     let (mut tx, _back) = here.ends(1, &a.queues.handle().ends);
     let (_forth, mut rx) = there.ends(2, &b.queues.handle().ends);
-    let keys = device.keys();
+    let keys = device.0.keys();
     // The first, which is staged, exposes the pool to the peer.
     publish(&mut tx, a.sge(0, 5000), &keys);
     let front = rx.front().expect("published");

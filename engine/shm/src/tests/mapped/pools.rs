@@ -3,14 +3,16 @@
 
 use std::process::Command;
 
+use rpcrdma_conformance::host::*;
+use rpcrdma_conformance::subject::Subject;
 use rpcrdma_mempool::{Access, Sge};
 use rpcrdma_provider::{
     CmEvent, ConnParam, ConnectionManager, Provider, Queues, SendFlags, WcStatus,
 };
 use rustix::process::{Resource, Rlimit};
 
-use super::device::{IS_SHARED, Options, address, open};
-use super::host::*;
+use super::super::rules::Host;
+use super::rules::{Mapped, Pair};
 use crate::pools::POOLS_MAX;
 use crate::{Shm, ShmOptions};
 
@@ -38,8 +40,8 @@ fn is_mapped(pair: &mut Pair, sgl: &[Sge], mut first: impl FnMut(&mut Pair, u8))
 /// Long messages leave the staging area alone: with one that has room for none of them, all arrive.
 #[test]
 fn a_long_message_is_copied_from_where_it_is() {
-    let attr = SMALL;
-    let mut pair = Pair::with(Options { staging: 1 << 16, ..Options::default() }, &attr, 7);
+    let options = ShmOptions { map_pools: true, staging: 1 << 16, ..ShmOptions::default() };
+    let mut pair = Pair::on(Mapped(Shm::with_options(options).expect("allowed")), &SMALL, 7);
     introduce(&mut pair);
     for id in 0..8 {
         pair.b.recv(id, id as usize * 16_384, 16_384);
@@ -62,11 +64,11 @@ fn a_long_message_is_copied_from_where_it_is() {
 /// Memory without a file is staged beside pools that are mapped.
 #[test]
 fn memory_that_is_not_shared_is_staged() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::small();
     let mut spec = rpcrdma_mempool::RegionSpec::new(4096);
     (spec.pages, spec.lock) = (rpcrdma_mempool::PageSize::Base4K, false);
     let private = rpcrdma_mempool::Region::map(&spec).expect("memory");
-    assert!(IS_SHARED && private.memfd().is_none());
+    assert!(Mapped::IS_SHARED && private.memfd().is_none());
     let keys = register(&pair.device, &private, Access::LOCAL_WRITE);
     pair.b.recv(1, 0, 8192);
     let sgl = [
@@ -83,12 +85,12 @@ fn memory_that_is_not_shared_is_staged() {
 /// A side that does not map pools is served from the staging area.
 #[test]
 fn both_sides_have_to_want_it() {
-    let (mapping, copying) = (open(), Shm::with_options(ShmOptions::default()).expect("a thread"));
+    let (mapping, copying) = (Mapped::plain(), Mapped(Shm::plain()));
     for (asking, asked) in [(&mapping, &copying), (&copying, &mapping), (&mapping, &mapping)] {
         let (mut a, mut b) = (Host::new(asking, &SMALL), Host::new(asked, &SMALL));
         let (mut caller, mut listener) = (asking.open_cm().unwrap(), asked.open_cm().unwrap());
         let (at, param) = (
-            listener.listen(address()).unwrap(),
+            listener.listen(Shm::address()).unwrap(),
             ConnParam { private: &[], rnr_retry: 7, send_timeout: None },
         );
         caller.connect(at, &a.queues.handle(), &param).unwrap();
@@ -115,7 +117,7 @@ fn both_sides_have_to_want_it() {
 /// The kernel states who a listener was when it began to listen.
 #[test]
 fn nothing_is_exposed_if_the_listener_was_another_user_when_it_began() {
-    let device = open();
+    let device = Mapped::plain();
     let (mut a, mut b) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
     let (mut caller, mut listener) = (device.open_cm().unwrap(), device.open_cm().unwrap());
     // Of this thread only.
@@ -127,7 +129,7 @@ fn nothing_is_exposed_if_the_listener_was_another_user_when_it_began() {
     if become_user(1000).is_err() {
         return;
     }
-    let at = listener.listen(address()).unwrap();
+    let at = listener.listen(Shm::address()).unwrap();
     become_user(before.as_raw()).expect("who it was");
     let param = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
     caller.connect(at, &a.queues.handle(), &param).unwrap();
@@ -154,11 +156,11 @@ fn nothing_is_exposed_if_the_listener_was_another_user_when_it_began() {
 /// Pools come and go, and one is used all the time; more than a peer keeps are staged.
 #[test]
 fn more_pools_than_a_peer_keeps_and_those_that_are_gone_do_no_harm() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::small();
     pair.b.recv(1, 0, 8192);
     let mut kept = Vec::new();
     for round in 0..3 * POOLS_MAX {
-        let region = map(4096);
+        let region = map::<Mapped>(4096);
         let keys = register(&pair.device, &region, Access::LOCAL_WRITE);
         let addr = region.base().as_ptr() as u64;
         let its = Sge { addr, length: 300, lkey: keys.lkey };
@@ -182,7 +184,7 @@ fn more_pools_than_a_peer_keeps_and_those_that_are_gone_do_no_harm() {
 /// A message that its sender has withdrawn is not delivered with what came later to its memory.
 #[test]
 fn withdrawn_memory_is_not_delivered() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::small();
     introduce(&mut pair);
     pair.b.write(0, &[0]);
     let sgl = [pair.a.sge(0, 5000)];
@@ -212,8 +214,8 @@ fn a_pool_that_cannot_be_mapped_is_staged() {
         assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
         return;
     }
-    let mut pair = Pair::new();
-    let region = map(8192);
+    let mut pair = Pair::small();
+    let region = map::<Mapped>(8192);
     let keys = register(&pair.device, &region, Access::LOCAL_WRITE);
     let later = [Sge { addr: region.base().as_ptr() as u64, length: 5000, lkey: keys.lkey }];
     let before = rustix::process::getrlimit(Resource::Nofile);

@@ -3,13 +3,15 @@
 
 use std::sync::Arc;
 
+use rpcrdma_conformance::host::*;
+use rpcrdma_conformance::subject::Subject;
 use rpcrdma_mempool::{Access, Keys, PageSize, Region, RegionSpec, Registrar, Rights, Sge};
 use rpcrdma_transport::body::{Acks, Header, OP_SEND};
 use rpcrdma_transport::carrier::{Incoming, Outgoing, Vacant};
 use rpcrdma_transport::keys::{KeyCache, KeyTable};
 
-use super::device::open;
-use super::host::*;
+use super::super::rules::Host;
+use super::rules::Mapped;
 use crate::channel::Channel;
 use crate::consumer::Consumer;
 use crate::link::Link;
@@ -30,7 +32,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Scene {
-        let device = open();
+        let device = Mapped::plain();
         let hosts = [(); 2].map(|()| Host::new(&device, &SMALL));
         let (ours, theirs) = endpoints(&device, &hosts[0], &hosts[1], 7);
         let (Channel(sender), Channel(receiver)) = (ours.end().clone(), theirs.end().clone());

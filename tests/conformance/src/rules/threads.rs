@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use rpcrdma_provider::{Attached, PostError, Queues, SendFlags, Waker, WcOpcode, WcStatus};
 
-use super::device::Options;
-use super::host::*;
+use crate::host::*;
+use crate::subject::Subject;
 
 const MESSAGES: u64 = if cfg!(miri) { 60 } else { 60_000 };
 const BUFFERS: u64 = 24;
 const LEN_MAX: u32 = 1024;
 
 /// Sends numbered messages of all lengths and checks those of the peer.
-fn run(mut host: Host, qps: &[Attached<Qp>], sleeps: bool) {
+fn run<Q: Queues>(mut host: Host<Q>, qps: &[Attached<Q::Qp>], sleeps: bool) {
     let waker = Waker::new().unwrap();
     let send_at = |id: u64| (BUFFERS * 1024 + (id % 64) * 1024) as usize;
     for buffer in 0..BUFFERS {
@@ -70,9 +70,8 @@ fn run(mut host: Host, qps: &[Attached<Qp>], sleeps: bool) {
     host.queues.wait(&waker, Duration::ZERO).unwrap();
 }
 
-fn two_threads(sleeps: bool) {
-    let options = Options { slots: 16, ..Options::default() };
-    let mut pair = Pair::with(options, &SMALL, 7);
+fn two_threads<S: Subject>(sleeps: bool) {
+    let mut pair = Pair::<S>::small();
     let (qa2, qb2) = pair.another();
     let Pair { a, b, qa, qb, .. } = pair;
     thread::scope(|scope| {
@@ -81,12 +80,10 @@ fn two_threads(sleeps: bool) {
     });
 }
 
-#[test]
-fn polling_threads_lose_and_change_nothing() {
-    two_threads(false);
+pub(crate) fn polling_threads_lose_and_change_nothing<S: Subject>() {
+    two_threads::<S>(false);
 }
 
-#[test]
-fn sleeping_threads_are_always_woken() {
-    two_threads(true);
+pub(crate) fn sleeping_threads_are_always_woken<S: Subject>() {
+    two_threads::<S>(true);
 }

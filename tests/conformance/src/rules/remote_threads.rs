@@ -6,22 +6,22 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use rpcrdma_mempool::{Access, Keys, Sge};
 use rpcrdma_provider::{
-    Attached, Provider, QueueAttr, Queues, Remote, SendFlags, SendOp, WcOpcode, WcStatus,
+    Provider, QueueAttr, Queues, Remote, SendFlags, SendOp, WcOpcode, WcStatus,
 };
 
-use super::device::{Device, Options, with_delay};
-use super::host::*;
+use crate::host::*;
+use crate::subject::{Options, Subject};
 
 const ROUNDS: usize = if cfg!(miri) { 2 } else { 60 };
 const LEN: u32 = 4096;
 
-/// The queue pairs of a connection.
-type Ends = (Attached<Qp>, Attached<Qp>);
+/// Two hosts, their device, and their connections.
+type Hosts<S> = (Host<<S as Provider>::Queues>, Host<<S as Provider>::Queues>, S, Vec<Ends<S>>);
 
 /// Two hosts with a connection for each round.
-fn hosts(options: Options) -> (Host, Host, Device, Vec<Ends>) {
+fn hosts<S: Subject>(options: Options) -> Hosts<S> {
     let attr = QueueAttr { qp_max: 64, ..SMALL };
-    let mut pair = Pair::with(Options { slots: 16, ..options }, &attr, 7);
+    let mut pair = Pair::<S>::with(Options { slots: FEW.slots, ..options }, &attr, 7);
     let mut qps = vec![(pair.qa, pair.qb)];
     qps.extend((1..ROUNDS).map(|_| pair.another()));
     pair.a.poll();
@@ -29,9 +29,8 @@ fn hosts(options: Options) -> (Host, Host, Device, Vec<Ends>) {
     (pair.a, pair.b, pair.device, qps)
 }
 
-#[test]
-fn writes_under_a_dead_key_change_nothing() {
-    let (mut a, mut b, _, qps) = hosts(Options::default());
+pub(crate) fn writes_under_a_dead_key_change_nothing<S: Subject>() {
+    let (mut a, mut b, _, qps) = hosts::<S>(Options::default());
     let (key, round) = (AtomicU32::new(0), AtomicUsize::new(0));
     let addr = b.at(0);
     std::thread::scope(|scope| {
@@ -76,9 +75,8 @@ fn writes_under_a_dead_key_change_nothing() {
     });
 }
 
-#[test]
-fn reads_bring_whole_messages_across_threads() {
-    let (mut a, mut b, _, qps) = hosts(Options::default());
+pub(crate) fn reads_bring_whole_messages_across_threads<S: Subject>() {
+    let (mut a, mut b, _, qps) = hosts::<S>(Options::default());
     let (qa, qb) = qps[0];
     let bytes: Vec<u8> = (0..LEN).map(|i| (i * 31) as u8).collect();
     b.write(0, &bytes);
@@ -109,10 +107,9 @@ fn reads_bring_whole_messages_across_threads() {
     });
 }
 
-#[test]
-fn a_flushed_read_no_longer_uses_its_memory() {
+pub(crate) fn a_flushed_read_no_longer_uses_its_memory<S: Subject>() {
     for delay_ns in [0, 2_000] {
-        let (mut a, mut b, _, qps) = hosts(with_delay(Options::default(), delay_ns));
+        let (mut a, mut b, _, qps) = hosts::<S>(Options { delay_ns, ..Options::default() });
         b.write(0, &[1; 64 << 10]);
         let rkey = b.expose(&b.sge(0, 64 << 10), Access::REMOTE_READ).unwrap();
         let (addr, is_over, start) = (b.at(0), AtomicUsize::new(0), Barrier::new(2));
@@ -149,11 +146,10 @@ fn a_flushed_read_no_longer_uses_its_memory() {
     }
 }
 
-#[test]
-fn memory_that_is_registered_while_the_peer_copies_can_be_sent_from() {
+pub(crate) fn memory_that_is_registered_while_the_peer_copies_can_be_sent_from<S: Subject>() {
     const BIG: u32 = 64 << 10;
     for _ in 0..ROUNDS {
-        let mut pair = Pair::with(Options::default(), &SMALL, 7);
+        let mut pair = Pair::<S>::with(Options::default(), &SMALL, 7);
         let fresh = Host::new(&pair.device, &SMALL);
         pair.a.poll();
         pair.b.poll();
@@ -193,9 +189,8 @@ fn memory_that_is_registered_while_the_peer_copies_can_be_sent_from() {
     }
 }
 
-#[test]
-fn deregistered_memory_is_not_written() {
-    let (mut a, mut b, device, qps) = hosts(Options::default());
+pub(crate) fn deregistered_memory_is_not_written<S: Subject>() {
+    let (mut a, mut b, device, qps) = hosts::<S>(Options::default());
     let mut memory = Host::new(&device, &SMALL);
     let (start, is_over) = (Barrier::new(2), AtomicUsize::new(0));
     let len = MEMORY as u32;

@@ -1,13 +1,13 @@
 //! Acks: a request is done when the peer has taken it, and what is not taken is withdrawn. For
-//! devices whose peers say what they have taken ([`HAS_ACKS`](super::device::HAS_ACKS)).
+//! devices whose peers say what they have taken ([`S::HAS_ACKS`](super::device::S::HAS_ACKS)).
 
 use rpcrdma_provider::{QueueEvent, Queues, SendFlags, WC_BATCH, WcOpcode, WcStatus};
 
-use super::host::*;
+use crate::host::*;
+use crate::subject::Subject;
 
-#[test]
-fn the_first_message_after_an_idle_poll_is_polled_alone() {
-    let mut pair = Pair::new();
+pub(crate) fn the_first_message_after_an_idle_poll_is_polled_alone<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     for id in 0..4 {
         pair.b.recv(id, 0, 64);
         pair.a.send(pair.qa.qp, id, b"x").unwrap();
@@ -15,9 +15,8 @@ fn the_first_message_after_an_idle_poll_is_polled_alone() {
     assert_eq!([pair.b.poll().len(), pair.b.poll().len(), pair.b.poll().len()], [1, 3, 0]);
 }
 
-#[test]
-fn a_signaled_send_completes_once_and_only_after_the_peer_has_taken_it() {
-    let mut pair = Pair::new();
+pub(crate) fn a_signaled_send_completes_once_and_only_after_the_peer_has_taken_it<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     pair.b.recv(10, 0, 64);
     pair.a.send(pair.qa.qp, 1, b"ping").unwrap();
     assert_eq!(pair.a.poll_dry(), []);
@@ -28,9 +27,8 @@ fn a_signaled_send_completes_once_and_only_after_the_peer_has_taken_it() {
     assert_eq!(pair.a.poll_dry(), []);
 }
 
-#[test]
-fn disconnect_flushes_what_was_not_taken_after_the_successes_before() {
-    let mut pair = Pair::new();
+pub(crate) fn disconnect_flushes_what_was_not_taken_after_the_successes_before<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     pair.b.recv(10, 0, 64);
     for id in 0..4 {
         let sgl = [pair.a.sge(0, 8)];
@@ -50,9 +48,8 @@ fn disconnect_flushes_what_was_not_taken_after_the_successes_before() {
     assert_eq!(pair.a.events(), [], "who disconnects knows");
 }
 
-#[test]
-fn a_poll_that_flushes_reports_no_more_than_it_has_room_for() {
-    let mut pair = Pair::new();
+pub(crate) fn a_poll_that_flushes_reports_no_more_than_it_has_room_for<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     let (_, qb) = pair.another();
     for id in 0..7 {
         pair.a.recv(100 + id, 64 * id as usize, 64);
@@ -73,9 +70,8 @@ fn a_poll_that_flushes_reports_no_more_than_it_has_room_for() {
     assert_eq!(pair.a.poll_dry().len(), 4);
 }
 
-#[test]
-fn a_flush_needs_no_help_from_the_peer() {
-    let mut pair = Pair::new();
+pub(crate) fn a_flush_needs_no_help_from_the_peer<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     pair.b.recv(10, 0, 4096);
     let sgl = [pair.a.sge(0, 1000)];
     for id in 0..30 {
@@ -92,9 +88,8 @@ fn a_flush_needs_no_help_from_the_peer() {
     assert_eq!(pair.a.poll_dry(), [], "each once");
 }
 
-#[test]
-fn requests_that_wait_for_room_are_flushed_last_and_in_order() {
-    let mut pair = Pair::new();
+pub(crate) fn requests_that_wait_for_room_are_flushed_last_and_in_order<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     for id in 0..30 {
         pair.a.send(pair.qa.qp, id, b"x").unwrap();
     }
@@ -109,9 +104,8 @@ fn requests_that_wait_for_room_are_flushed_last_and_in_order() {
     assert_eq!(pair.b.events(), [QueueEvent::Disconnected { qp_num: pair.qb.qp_num }]);
 }
 
-#[test]
-fn destroying_with_requests_outstanding_silences_them() {
-    let mut pair = Pair::new();
+pub(crate) fn destroying_with_requests_outstanding_silences_them<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     for id in 0..30 {
         pair.a.send(pair.qa.qp, id, b"x").unwrap();
     }

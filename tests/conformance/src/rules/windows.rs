@@ -1,33 +1,33 @@
-//! Memory windows and registrations for one call: valid bindings, the access of a key, and its end.
+//! Memory windows: valid bindings, the access of a key, and its end.
 
-use rpcrdma_mempool::{Access, Sge};
+use rpcrdma_mempool::Access;
 use rpcrdma_provider::{
-    Bind, PostError, Provider, QueueEvent, Queues, Remote, SendFlags, SendOp, WcOpcode, WcStatus,
-    Window, WindowId, WorkCompletion, WrId,
+    Bind, PostError, QueueEvent, Queues, Remote, SendFlags, SendOp, WcOpcode, WcStatus, Window,
+    WindowId, WorkCompletion, WrId,
 };
 
-use super::device::{Device, HAS_ACKS, Options, open, open_with};
-use super::host::*;
+use crate::host::*;
+use crate::subject::{Options, Subject};
 
-const READ: Access = Access::REMOTE_READ;
-const WRITE: Access = Access::REMOTE_WRITE;
+pub(super) const READ: Access = Access::REMOTE_READ;
+pub(super) const WRITE: Access = Access::REMOTE_WRITE;
 
-fn seeded(key_seed: u64, windows: u32) -> Device {
-    let options = Options { slots: 16, key_seed: Some(key_seed), windows, ..Options::default() };
-    open_with(options).unwrap()
+fn seeded<S: Subject>(key_seed: u64, windows: u32) -> S {
+    let options = Options { key_seed: Some(key_seed), windows: Some(windows), ..FEW };
+    S::made(&options).unwrap()
 }
 
 /// A writes to B under a key, and how that ends at A.
-fn write(pair: &mut Pair, rkey: u32, addr: u64, len: u32) -> WcStatus {
+pub(super) fn write<S: Subject>(pair: &mut Pair<S>, rkey: u32, addr: u64, len: u32) -> WcStatus {
     let sgl = [pair.a.sge(0, len)];
     pair.a.post(pair.qa.qp, 77, SendOp::Write(Remote { addr, rkey }), &sgl);
     outcome(pair)
 }
 
 /// How the request 77 of A ends. Without acks its connection ends if it is refused.
-fn outcome(pair: &mut Pair) -> WcStatus {
+pub(super) fn outcome<S: Subject>(pair: &mut Pair<S>) -> WcStatus {
     let status = status_of(pair, 77);
-    if HAS_ACKS || status != WcStatus::Success {
+    if S::HAS_ACKS || status != WcStatus::Success {
         return status;
     }
     pair.a.post(pair.qa.qp, 78, SendOp::Write(Remote { addr: 0, rkey: 0 }), &[]);
@@ -37,7 +37,7 @@ fn outcome(pair: &mut Pair) -> WcStatus {
     }
 }
 
-fn status_of(pair: &mut Pair, id: u64) -> WcStatus {
+fn status_of<S: Subject>(pair: &mut Pair<S>, id: u64) -> WcStatus {
     let mut done = Vec::new();
     for _ in 0..3 {
         pair.b.poll_dry();
@@ -46,58 +46,54 @@ fn status_of(pair: &mut Pair, id: u64) -> WcStatus {
     done.iter().find(|wc| wc.wr_id.0 == id).expect("it completes").status
 }
 
-fn read(pair: &mut Pair, rkey: u32, addr: u64, len: u32) -> WcStatus {
+pub(super) fn read<S: Subject>(pair: &mut Pair<S>, rkey: u32, addr: u64, len: u32) -> WcStatus {
     let sgl = [pair.a.sge(0, len)];
     pair.a.post(pair.qa.qp, 77, SendOp::Read(Remote { addr, rkey }), &sgl);
     outcome(pair)
 }
 
-#[test]
-fn a_bound_window_opens_its_bytes_and_not_one_more() {
+pub(crate) fn a_bound_window_opens_its_bytes_and_not_one_more<S: Subject>() {
     let inside = [(4096, 64), (4096, 1), (4159, 1), (4100, 0), (0, 0)];
     let outside = [(4095, 1), (4096, 65), (4160, 1), (4159, 2), (0, 64)];
     let all = inside.map(|range| (range, true)).into_iter();
     for ((offset, len), is_allowed) in all.chain(outside.map(|range| (range, false))) {
-        let mut pair = Pair::new();
+        let mut pair = Pair::<S>::small();
         let rkey = pair.b.bind(pair.qb.qp, (4096, 64), READ | WRITE);
         let addr = pair.b.at(offset);
         let expected = if is_allowed { WcStatus::Success } else { WcStatus::RemoteAccess };
         assert_eq!(write(&mut pair, rkey, addr, len), expected, "{len} bytes at {offset}");
-        let mut pair = Pair::new();
+        let mut pair = Pair::<S>::small();
         let rkey = pair.b.bind(pair.qb.qp, (4096, 64), READ | WRITE);
         let addr = pair.b.at(offset);
         assert_eq!(read(&mut pair, rkey, addr, len), expected, "{len} bytes at {offset}");
     }
 }
 
-#[test]
-fn a_range_that_wraps_around_is_outside() {
-    let mut pair = Pair::new();
+pub(crate) fn a_range_that_wraps_around_is_outside<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     let rkey = pair.b.bind(pair.qb.qp, (0, 64), WRITE);
     assert_eq!(write(&mut pair, rkey, u64::MAX - 3, 8), WcStatus::RemoteAccess);
 }
 
-#[test]
-fn a_key_gives_the_bound_rights_only() {
+pub(crate) fn a_key_gives_the_bound_rights_only<S: Subject>() {
     for (access, reads, writes) in
         [(READ, true, false), (WRITE, false, true), (READ | WRITE, true, true)]
     {
         let status =
             |is_allowed| if is_allowed { WcStatus::Success } else { WcStatus::RemoteAccess };
-        let mut pair = Pair::new();
+        let mut pair = Pair::<S>::small();
         let rkey = pair.b.bind(pair.qb.qp, (0, 64), access);
         let addr = pair.b.at(0);
         assert_eq!(read(&mut pair, rkey, addr, 64), status(reads));
-        let mut pair = Pair::new();
+        let mut pair = Pair::<S>::small();
         let rkey = pair.b.bind(pair.qb.qp, (0, 64), access);
         let addr = pair.b.at(0);
         assert_eq!(write(&mut pair, rkey, addr, 64), status(writes));
     }
 }
 
-#[test]
-fn a_wrong_key_ends_both_queue_pairs_and_no_others() {
-    let mut pair = Pair::new();
+pub(crate) fn a_wrong_key_ends_both_queue_pairs_and_no_others<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     let (qa2, qb2) = pair.another();
     let rkey = pair.b.bind(pair.qb.qp, (0, 64), WRITE);
     pair.b.write(0, b"untouched");
@@ -112,18 +108,16 @@ fn a_wrong_key_ends_both_queue_pairs_and_no_others() {
     assert_eq!(pair.b.poll_dry(), [received(10, qb2, 4)]);
 }
 
-#[test]
-fn a_key_of_another_queue_pair_gives_no_access() {
-    let mut pair = Pair::new();
+pub(crate) fn a_key_of_another_queue_pair_gives_no_access<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     let (_, qb2) = pair.another();
     let rkey = pair.b.bind(qb2.qp, (0, 64), READ | WRITE);
     let addr = pair.b.at(0);
     assert_eq!(write(&mut pair, rkey, addr, 8), WcStatus::RemoteAccess);
 }
 
-#[test]
-fn a_send_behind_a_bind_carries_a_valid_key() {
-    let mut pair = Pair::new();
+pub(crate) fn a_send_behind_a_bind_carries_a_valid_key<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     let mut window = pair.b.queues.open_window().unwrap();
     let (bind, rkey) = pair.b.binding(&mut window, (0, 64), READ);
     pair.b.write(0, b"bound");
@@ -136,9 +130,8 @@ fn a_send_behind_a_bind_carries_a_valid_key() {
     assert_eq!(pair.a.read(0, 5), b"bound");
 }
 
-#[test]
-fn a_bind_completes_without_the_peer_and_behind_what_was_sent_before() {
-    let mut pair = Pair::new();
+pub(crate) fn a_bind_completes_without_the_peer_and_behind_what_was_sent_before<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     let mut window = pair.a.queues.open_window().unwrap();
     let (bind, rkey) = pair.a.binding(&mut window, (0, 64), READ);
     pair.a.post(pair.qa.qp, 1, bind, &[]);
@@ -154,7 +147,7 @@ fn a_bind_completes_without_the_peer_and_behind_what_was_sent_before() {
     pair.a.send(pair.qa.qp, 2, b"before").unwrap();
     pair.a.post(pair.qa.qp, 3, SendOp::Invalidate { rkey }, &[]);
     let mut done = pair.a.poll_dry();
-    assert!(done.is_empty() || !HAS_ACKS, "the Send comes first");
+    assert!(done.is_empty() || !S::HAS_ACKS, "the Send comes first");
     pair.b.recv(10, 0, 64);
     pair.b.poll_dry();
     done.extend(pair.a.poll_dry());
@@ -162,9 +155,10 @@ fn a_bind_completes_without_the_peer_and_behind_what_was_sent_before() {
     pair.a.send(pair.qa.qp, 4, b"x").unwrap();
 }
 
-#[test]
-fn local_requests_free_their_places_and_complete_in_order_among_all_others() {
-    let mut pair = Pair::new();
+pub(crate) fn local_requests_free_their_places_and_complete_in_order_among_all_others<
+    S: Subject,
+>() {
+    let mut pair = Pair::<S>::small();
     let mut window = pair.a.queues.open_window().unwrap();
     let mut id = 0;
     for round in 0..40_u64 {
@@ -192,7 +186,7 @@ fn local_requests_free_their_places_and_complete_in_order_among_all_others() {
 }
 
 /// Posts a Bind that breaks a rule: it fails behind what was posted before it.
-fn fails(pair: &mut Pair, op: SendOp) {
+fn fails<S: Subject>(pair: &mut Pair<S>, op: SendOp) {
     let Pair { a, b, qa, qb, .. } = pair;
     b.recv(10, 0, 64);
     a.send(qa.qp, 1, b"before").unwrap();
@@ -207,8 +201,7 @@ fn fails(pair: &mut Pair, op: SendOp) {
     assert_eq!(a.events(), [QueueEvent::Disconnected { qp_num: qa.qp_num }]);
 }
 
-#[test]
-fn every_rule_of_binding_fails_its_request_and_the_queue_pair() {
+pub(crate) fn every_rule_of_binding_fails_its_request_and_the_queue_pair<S: Subject>() {
     let size = 256_u64 << 10;
     let broken: [fn(&mut Bind); 8] = [
         |bind| bind.window = WindowId(1),
@@ -221,7 +214,7 @@ fn every_rule_of_binding_fails_its_request_and_the_queue_pair() {
         |bind| bind.access |= Access::LOCAL_WRITE,
     ];
     for rule in 0..=broken.len() {
-        let mut pair = Pair::new();
+        let mut pair = Pair::<S>::small();
         let mut window = pair.a.queues.open_window().unwrap();
         let (op, _) = pair.a.binding(&mut window, (0, size as u32), READ);
         let SendOp::Bind(mut bind) = op else { unreachable!() };
@@ -239,9 +232,8 @@ fn every_rule_of_binding_fails_its_request_and_the_queue_pair() {
     }
 }
 
-#[test]
-fn a_window_that_is_bound_is_not_bound_again_before_it_was_invalidated() {
-    let mut pair = Pair::new();
+pub(crate) fn a_window_that_is_bound_is_not_bound_again_before_it_was_invalidated<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     let mut window = pair.a.queues.open_window().unwrap();
     let (bind, rkey) = pair.a.binding(&mut window, (0, 64), READ);
     pair.a.post(pair.qa.qp, 1, bind, &[]);
@@ -254,8 +246,7 @@ fn a_window_that_is_bound_is_not_bound_again_before_it_was_invalidated() {
     fails(&mut pair, again);
 }
 
-#[test]
-fn a_region_is_bound_only_as_it_was_registered() {
+pub(crate) fn a_region_is_bound_only_as_it_was_registered<S: Subject>() {
     let rules = [
         (Access::MW_BIND, READ, true),
         (Access::MW_BIND, WRITE, false),
@@ -264,8 +255,8 @@ fn a_region_is_bound_only_as_it_was_registered() {
         (Access::LOCAL_WRITE | READ, READ, false),
     ];
     for (registered, wanted, is_allowed) in rules {
-        let mut pair = Pair::new();
-        let region = map(4096);
+        let mut pair = Pair::<S>::small();
+        let region = map::<S>(4096);
         let keys = register(&pair.device, &region, registered);
         let mut window = pair.a.queues.open_window().unwrap();
         let (op, _) = pair.a.binding(&mut window, (0, 64), wanted);
@@ -282,10 +273,9 @@ fn a_region_is_bound_only_as_it_was_registered() {
     }
 }
 
-#[test]
-fn a_window_on_a_deregistered_region_gives_no_access() {
-    let mut pair = Pair::new();
-    let region = map(4096);
+pub(crate) fn a_window_on_a_deregistered_region_gives_no_access<S: Subject>() {
+    let mut pair = Pair::<S>::small();
+    let region = map::<S>(4096);
     let access = Access::LOCAL_WRITE | Access::MW_BIND;
     let keys = register(&pair.device, &region, access);
     let mut window = pair.b.queues.open_window().unwrap();
@@ -298,9 +288,8 @@ fn a_window_on_a_deregistered_region_gives_no_access() {
     assert_eq!(write(&mut pair, rkey, addr, 8), WcStatus::RemoteAccess);
 }
 
-#[test]
-fn an_invalidated_key_stays_invalid_for_all_later_bindings() {
-    let mut pair = Pair::new();
+pub(crate) fn an_invalidated_key_stays_invalid_for_all_later_bindings<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     let mut window = pair.b.queues.open_window().unwrap();
     let (bind, stale) = pair.b.binding(&mut window, (0, 64), WRITE);
     pair.b.post(pair.qb.qp, 1, bind, &[]);
@@ -313,9 +302,8 @@ fn an_invalidated_key_stays_invalid_for_all_later_bindings() {
     assert_eq!(write(&mut pair, stale, addr, 8), WcStatus::RemoteAccess);
 }
 
-#[test]
-fn a_request_in_flight_when_its_key_is_invalidated_accesses_nothing() {
-    let mut pair = Pair::new();
+pub(crate) fn a_request_in_flight_when_its_key_is_invalidated_accesses_nothing<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     let rkey = pair.b.bind(pair.qb.qp, (0, 64), WRITE);
     pair.b.write(0, &[1; 64]);
     pair.a.write(0, &[2; 64]);
@@ -327,10 +315,9 @@ fn a_request_in_flight_when_its_key_is_invalidated_accesses_nothing() {
     assert_eq!(pair.b.read(0, 64), [1; 64]);
 }
 
-#[test]
-fn only_a_key_of_its_own_queue_pair_can_be_invalidated() {
+pub(crate) fn only_a_key_of_its_own_queue_pair_can_be_invalidated<S: Subject>() {
     for which in 0..5 {
-        let mut pair = Pair::new();
+        let mut pair = Pair::<S>::small();
         let (qa2, _) = pair.another();
         let rkey = match which {
             0 => 0x8765_4321,
@@ -343,9 +330,8 @@ fn only_a_key_of_its_own_queue_pair_can_be_invalidated() {
     }
 }
 
-#[test]
-fn a_send_that_invalidates_kills_the_key_before_its_receive_completes() {
-    let mut pair = Pair::new();
+pub(crate) fn a_send_that_invalidates_kills_the_key_before_its_receive_completes<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     let mut window = pair.b.queues.open_window().unwrap();
     let (bind, rkey) = pair.b.binding(&mut window, (0, 64), READ | WRITE);
     pair.b.post_with(pair.qb.qp, 0, bind, &[], SendFlags::empty()).unwrap();
@@ -364,10 +350,11 @@ fn a_send_that_invalidates_kills_the_key_before_its_receive_completes() {
     assert_eq!(write(&mut pair, rkey, addr, 8), WcStatus::RemoteAccess);
 }
 
-#[test]
-fn a_send_with_a_foreign_or_dead_key_takes_no_receive_and_ends_the_connection() {
+pub(crate) fn a_send_with_a_foreign_or_dead_key_takes_no_receive_and_ends_the_connection<
+    S: Subject,
+>() {
     for which in 0..4 {
-        let mut pair = Pair::new();
+        let mut pair = Pair::<S>::small();
         let (_, qb2) = pair.another();
         let rkey = match which {
             0 => 0x8765_4321,
@@ -384,9 +371,8 @@ fn a_send_with_a_foreign_or_dead_key_takes_no_receive_and_ends_the_connection() 
     }
 }
 
-#[test]
-fn a_send_that_waits_for_a_receive_has_not_invalidated_yet() {
-    let mut pair = Pair::new();
+pub(crate) fn a_send_that_waits_for_a_receive_has_not_invalidated_yet<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     let rkey = pair.b.bind(pair.qb.qp, (0, 64), READ);
     let sgl = [pair.a.sge(0, 8)];
     pair.a.post(pair.qa.qp, 1, SendOp::SendInvalidate { rkey }, &sgl);
@@ -396,13 +382,14 @@ fn a_send_that_waits_for_a_receive_has_not_invalidated_yet() {
     assert_eq!(brief(&pair.b.poll_dry()), [(2, WcStatus::Success)]);
     pair.b.recv(10, 64, 64);
     assert_eq!(pair.b.poll_dry(), [], "but now the key is unknown");
-    assert_eq!(brief(&pair.a.poll_dry()), [(1, sent_or(WcStatus::RemoteAccess))]);
+    assert_eq!(brief(&pair.a.poll_dry()), [(1, sent_or::<S>(WcStatus::RemoteAccess))]);
     assert_eq!(pair.a.events(), [QueueEvent::Disconnected { qp_num: pair.qa.qp_num }]);
 }
 
-#[test]
-fn the_windows_of_a_lost_queue_pair_are_closed_and_after_its_destruction_free() {
-    let mut pair = Pair::new();
+pub(crate) fn the_windows_of_a_lost_queue_pair_are_closed_and_after_its_destruction_free<
+    S: Subject,
+>() {
+    let mut pair = Pair::<S>::small();
     let mut window = pair.b.queues.open_window().unwrap();
     let (bind, rkey) = pair.b.binding(&mut window, (0, 64), WRITE);
     pair.b.post(pair.qb.qp, 1, bind, &[]);
@@ -420,9 +407,8 @@ fn the_windows_of_a_lost_queue_pair_are_closed_and_after_its_destruction_free() 
     assert_eq!(brief(&pair.b.poll_dry()), [(2, WcStatus::Success)]);
 }
 
-#[test]
-fn a_window_of_a_failed_queue_pair_is_renewed_with_another_key() {
-    let mut pair = Pair::new();
+pub(crate) fn a_window_of_a_failed_queue_pair_is_renewed_with_another_key<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     let (_, qb2) = pair.another();
     let mut window = pair.b.queues.open_window().unwrap();
     let (bind, rkey) = pair.b.binding(&mut window, (0, 64), WRITE);
@@ -443,9 +429,8 @@ fn a_window_of_a_failed_queue_pair_is_renewed_with_another_key() {
     assert_eq!(brief(&pair.b.poll_dry())[0], failed, "it is bound already");
 }
 
-#[test]
-fn a_window_that_was_never_opened_is_not_renewed() {
-    let mut pair = Pair::new();
+pub(crate) fn a_window_that_was_never_opened_is_not_renewed<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     let window = pair.b.queues.open_window().unwrap();
     assert!(pair.b.queues.renew_window(WindowId(window.id.0 + 1)).is_err());
     // A registration is no window.
@@ -454,9 +439,8 @@ fn a_window_that_was_never_opened_is_not_renewed() {
     assert!(pair.b.queues.renew_window(WindowId(window.id.0 + 1)).is_err());
 }
 
-#[test]
-fn a_window_of_a_failed_queue_pair_is_taken_until_it_is_destroyed() {
-    let mut pair = Pair::new();
+pub(crate) fn a_window_of_a_failed_queue_pair_is_taken_until_it_is_destroyed<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     let (qa2, _) = pair.another();
     let mut window = pair.a.queues.open_window().unwrap();
     let (bind, _) = pair.a.binding(&mut window, (0, 64), WRITE);
@@ -468,9 +452,8 @@ fn a_window_of_a_failed_queue_pair_is_taken_until_it_is_destroyed() {
     fails(&mut pair, bind);
 }
 
-#[test]
-fn the_number_of_windows_is_limited_and_dropped_queues_return_theirs() {
-    let device = seeded(1, 3);
+pub(crate) fn the_number_of_windows_is_limited_and_dropped_queues_return_theirs<S: Subject>() {
+    let device = seeded::<S>(1, 3);
     assert_eq!(device.caps().windows, 3);
     let mut one = Host::new(&device, &SMALL);
     let mut other = Host::new(&device, &SMALL);
@@ -484,9 +467,8 @@ fn the_number_of_windows_is_limited_and_dropped_queues_return_theirs() {
     assert!(other.queues.open_window().is_err());
 }
 
-#[test]
-fn a_device_without_windows_reports_none() {
-    let device = seeded(1, 0);
+pub(crate) fn a_device_without_windows_reports_none<S: Subject>() {
+    let device = seeded::<S>(1, 0);
     assert_eq!(device.caps().windows, 0);
     let (mut a, mut b) = (Host::new(&device, &SMALL), Host::new(&device, &SMALL));
     let (qa, _) = connect(&device, &mut a, &mut b, 7);
@@ -496,113 +478,15 @@ fn a_device_without_windows_reports_none() {
     assert_eq!(refused, Err((0, PostError::Invalid)));
 }
 
-#[test]
-fn keys_depend_on_the_seed_and_differ_between_queues() {
-    let keys = |device: &Device| {
+pub(crate) fn keys_depend_on_the_seed_and_differ_between_queues<S: Subject>() {
+    let keys = |device: &S| {
         let mut host = Host::new(device, &SMALL);
         [(); 3].map(|()| host.queues.open_window().unwrap().rkey)
     };
-    assert_eq!(keys(&seeded(1, 16)), keys(&seeded(1, 16)));
-    assert_ne!(keys(&seeded(1, 16)), keys(&seeded(2, 16)));
-    let device = seeded(1, 16);
+    assert_eq!(keys(&seeded::<S>(1, 16)), keys(&seeded::<S>(1, 16)));
+    assert_ne!(keys(&seeded::<S>(1, 16)), keys(&seeded::<S>(2, 16)));
+    let device = seeded::<S>(1, 16);
     assert_ne!(keys(&device), keys(&device), "two sets of queues");
-    let of_chance = [(); 4].map(|()| keys(&open()));
+    let of_chance = [(); 4].map(|()| keys(&S::plain()));
     assert!(of_chance.iter().any(|keys| *keys != of_chance[0]));
-}
-
-#[test]
-fn exposed_bytes_are_open_to_every_queue_pair_until_they_are_concealed() {
-    let mut pair = Pair::new();
-    let (qa2, _) = pair.another();
-    let rkey = pair.b.expose(&pair.b.sge(64, 16), READ | WRITE).unwrap();
-    let addr = pair.b.at(64);
-    assert_eq!(write(&mut pair, rkey, addr, 16), WcStatus::Success);
-    let sgl = [pair.a.sge(0, 16)];
-    pair.a.post(qa2.qp, 77, SendOp::Read(Remote { addr, rkey }), &sgl);
-    assert_eq!(outcome(&mut pair), WcStatus::Success);
-    pair.b.queues.conceal(rkey ^ 1).unwrap();
-    assert_eq!(read(&mut pair, rkey, addr, 16), WcStatus::Success);
-    pair.b.queues.conceal(rkey).unwrap();
-    assert_eq!(read(&mut pair, rkey, addr, 16), WcStatus::RemoteAccess);
-    let again = pair.b.expose(&pair.b.sge(64, 16), READ | WRITE).unwrap();
-    assert_ne!(again, rkey);
-}
-
-#[test]
-fn keys_of_registrations_rest_while_others_are_used() {
-    let mut pair = Pair::new();
-    let held = pair.b.expose(&pair.b.sge(0, 16), READ).unwrap();
-    let (kept, addr) = (pair.b.at(0), pair.b.at(64));
-    let mut last = held;
-    let mut keys = std::collections::HashSet::new();
-    for round in 0..600 {
-        let rkey = pair.b.expose(&pair.b.sge(64, 16), READ).unwrap();
-        assert!(rkey != held && rkey != last, "round {round}");
-        assert_eq!(read(&mut pair, held, kept, 16), WcStatus::Success, "round {round}");
-        assert_eq!(read(&mut pair, rkey, addr, 16), WcStatus::Success, "round {round}");
-        // The last one once more, which is dead.
-        pair.b.queues.conceal(if round > 0 { last } else { 0 }).unwrap();
-        pair.b.queues.conceal(rkey).unwrap();
-        keys.insert(rkey);
-        last = rkey;
-    }
-    assert_eq!(keys.len(), 600, "none has come again");
-    assert_eq!(read(&mut pair, last, addr, 16), WcStatus::RemoteAccess);
-}
-
-#[test]
-fn exposed_bytes_have_bounds_and_rights() {
-    for (offset, len, access) in [(63, 1, READ), (64, 17, READ), (64, 16, WRITE)] {
-        let mut pair = Pair::new();
-        let rkey = pair.b.expose(&pair.b.sge(64, 16), READ).unwrap();
-        let addr = pair.b.at(offset);
-        let status = if access == READ {
-            read(&mut pair, rkey, addr, len)
-        } else {
-            write(&mut pair, rkey, addr, len)
-        };
-        assert_eq!(status, WcStatus::RemoteAccess);
-    }
-}
-
-#[test]
-fn unregistered_memory_cannot_be_exposed() {
-    let mut pair = Pair::new();
-    let good = pair.b.sge((256 << 10) - 8, 8);
-    pair.b.expose(&good, READ).unwrap();
-    let region = map(4096);
-    let keys = register(&pair.device, &region, Access::empty());
-    let fixed = Sge { addr: region.base().as_ptr() as u64, length: 8, lkey: keys.lkey };
-    pair.b.expose(&fixed, READ).unwrap();
-    let bad = [
-        (Sge { length: 9, ..good }, READ),
-        (Sge { length: 0, ..good }, READ),
-        (Sge { lkey: good.lkey ^ 0x4000, ..good }, READ),
-        (good, READ | Access::LOCAL_WRITE),
-        (fixed, WRITE),
-    ];
-    for (sge, access) in bad {
-        pair.b.expose(&sge, access).unwrap_err();
-    }
-}
-
-#[test]
-fn a_region_registered_with_remote_rights_is_open_under_its_own_key() {
-    for (registered, reads, writes) in
-        [(READ, true, false), (READ | WRITE | Access::LOCAL_WRITE, true, true)]
-    {
-        let mut pair = Pair::new();
-        let region = map(4096);
-        let keys = register(&pair.device, &region, registered);
-        let addr = region.base().as_ptr() as u64;
-        let status =
-            |is_allowed| if is_allowed { WcStatus::Success } else { WcStatus::RemoteAccess };
-        assert_eq!(read(&mut pair, keys.rkey, addr, 4096), status(reads));
-        assert_eq!(write(&mut pair, keys.rkey, addr, 4096), status(writes));
-        let mut pair = Pair::new();
-        assert_eq!(read(&mut pair, keys.rkey, addr, 1), WcStatus::RemoteAccess, "another fabric");
-    }
-    let mut pair = Pair::new();
-    let (addr, rkey) = (pair.b.at(0), pair.b.keys.rkey);
-    assert_eq!(read(&mut pair, rkey, addr, 1), WcStatus::RemoteAccess, "it has no remote rights");
 }

@@ -2,12 +2,11 @@
 
 use rpcrdma_provider::{PostError, QueueAttr, QueueEvent, Queues, SendFlags, WcStatus};
 
-use super::device::Options;
-use super::host::*;
+use crate::host::*;
+use crate::subject::{Options, Subject};
 
-#[test]
-fn a_request_to_a_failed_queue_pair_is_flushed_whatever_was_silent_before() {
-    let mut pair = Pair::new();
+pub(crate) fn a_request_to_a_failed_queue_pair_is_flushed_whatever_was_silent_before<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     pair.b.recv(10, 0, 64);
     let sgl = [pair.a.sge(0, 8)];
     pair.a.send_from(pair.qa.qp, 1, &sgl, SendFlags::empty()).unwrap();
@@ -24,22 +23,20 @@ fn a_request_to_a_failed_queue_pair_is_flushed_whatever_was_silent_before() {
     assert_eq!(gone, Err((0, PostError::QpGone)));
 }
 
-#[test]
-fn the_peer_flushes_what_it_has_posted() {
-    let mut pair = Pair::new();
+pub(crate) fn the_peer_flushes_what_it_has_posted<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     pair.b.send(pair.qb.qp, 5, b"x").unwrap();
     pair.b.send(pair.qb.qp, 6, b"y").unwrap();
     pair.a.queues.disconnect(pair.qa.qp);
-    let lost = sent_or(WcStatus::Flushed);
+    let lost = sent_or::<S>(WcStatus::Flushed);
     assert_eq!(brief(&pair.b.poll_dry()), [(5, lost), (6, lost)]);
     pair.a.poll_dry();
     assert_eq!(pair.b.poll_dry(), [], "each once");
     assert_eq!(pair.b.events().len(), 1);
 }
 
-#[test]
-fn both_sides_may_disconnect_at_once() {
-    let mut pair = Pair::new();
+pub(crate) fn both_sides_may_disconnect_at_once<S: Subject>() {
+    let mut pair = Pair::<S>::small();
     pair.a.send(pair.qa.qp, 1, b"x").unwrap();
     pair.b.send(pair.qb.qp, 2, b"y").unwrap();
     pair.a.queues.disconnect(pair.qa.qp);
@@ -50,20 +47,21 @@ fn both_sides_may_disconnect_at_once() {
         at_a.extend(brief(&pair.a.poll_dry()));
         at_b.extend(brief(&pair.b.poll_dry()));
     }
-    let lost = sent_or(WcStatus::Flushed);
+    let lost = sent_or::<S>(WcStatus::Flushed);
     assert_eq!((at_a, at_b), (vec![(1, lost)], vec![(2, lost)]));
     assert_eq!((pair.a.events(), pair.b.events()), (vec![], vec![]));
 }
 
-#[test]
-fn a_late_message_for_a_destroyed_queue_pair_is_dropped_and_frees_its_place() {
+pub(crate) fn a_late_message_for_a_destroyed_queue_pair_is_dropped_and_frees_its_place<
+    S: Subject,
+>() {
     let attr = QueueAttr { qp_max: 1, ..SMALL };
-    let mut pair = Pair::with(Options::default(), &attr, 7);
+    let mut pair = Pair::<S>::with(Options::default(), &attr, 7);
     pair.b.recv(10, 0, 64);
     pair.a.send(pair.qa.qp, 1, b"late").unwrap();
     pair.b.queues.destroy(pair.qb.qp);
     assert_eq!(pair.b.poll_dry(), []);
-    assert_eq!(brief(&pair.a.poll_dry()), [(1, sent_or(WcStatus::Flushed))]);
+    assert_eq!(brief(&pair.a.poll_dry()), [(1, sent_or::<S>(WcStatus::Flushed))]);
     assert_eq!(pair.a.events().len(), 1);
     pair.a.queues.destroy(pair.qa.qp);
     // The same place, another number: the old name reaches nothing.
@@ -76,15 +74,14 @@ fn a_late_message_for_a_destroyed_queue_pair_is_dropped_and_frees_its_place() {
     assert_eq!(pair.b.poll(), [received(10, qb, 5)]);
 }
 
-#[test]
-fn peers_of_dropped_queues_flush_and_learn_of_it() {
-    let Pair { device, mut a, b, qa, .. } = Pair::new();
+pub(crate) fn peers_of_dropped_queues_flush_and_learn_of_it<S: Subject>() {
+    let Pair { device, mut a, b, qa, .. } = Pair::<S>::small();
     for id in 0..30 {
         a.send(qa.qp, id, b"x").unwrap();
     }
     drop(b);
     let done = brief(&a.poll_dry());
-    let expected: Vec<_> = (0..30).map(|id| (id, sent_or(WcStatus::Flushed))).collect();
+    let expected: Vec<_> = (0..30).map(|id| (id, sent_or::<S>(WcStatus::Flushed))).collect();
     assert_eq!(done, expected);
     assert_eq!(a.events(), [QueueEvent::Disconnected { qp_num: qa.qp_num }]);
     a.queues.destroy(qa.qp);
@@ -96,9 +93,8 @@ fn peers_of_dropped_queues_flush_and_learn_of_it() {
     assert_eq!(c.poll(), [received(10, qc, 5)]);
 }
 
-#[test]
-fn messages_that_arrived_before_the_queues_were_dropped_are_delivered() {
-    let Pair { mut a, mut b, qa, qb, .. } = Pair::new();
+pub(crate) fn messages_that_arrived_before_the_queues_were_dropped_are_delivered<S: Subject>() {
+    let Pair { mut a, mut b, qa, qb, .. } = Pair::<S>::small();
     b.recv(10, 0, 64);
     a.send(qa.qp, 1, b"last words").unwrap();
     drop(a);
@@ -106,10 +102,9 @@ fn messages_that_arrived_before_the_queues_were_dropped_are_delivered() {
     assert_eq!(b.events(), [QueueEvent::Disconnected { qp_num: qb.qp_num }]);
 }
 
-#[test]
-fn queue_pairs_are_created_and_destroyed_without_limit() {
+pub(crate) fn queue_pairs_are_created_and_destroyed_without_limit<S: Subject>() {
     let attr = QueueAttr { qp_max: 2, ..SMALL };
-    let mut pair = Pair::with(Options::default(), &attr, 7);
+    let mut pair = Pair::<S>::with(Options::default(), &attr, 7);
     for round in 0..700 {
         let (qa, qb) = pair.another();
         pair.b.recv(round, 0, 64);

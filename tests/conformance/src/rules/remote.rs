@@ -2,68 +2,19 @@
 
 use rpcrdma_mempool::{Access, Sge};
 use rpcrdma_provider::{
-    PostError, QueueEvent, Queues, Remote, SendFlags, SendOp, SendWr, WcOpcode, WcStatus,
-    WorkCompletion, WrId,
+    PostError, QueueEvent, Queues, Remote, SendFlags, SendOp, SendWr, WcOpcode, WcStatus, WrId,
 };
 
-use super::device::{HAS_ACKS, Options, open, open_with};
-use super::host::*;
-
-pub(super) const BOTH: Access = Access::REMOTE_READ.union(Access::REMOTE_WRITE);
-
-/// B's first 64 KiB are open to A.
-pub(super) struct Open {
-    pub pair: Pair,
-    pub rkey: u32,
-}
-
-impl Open {
-    pub(super) fn new() -> Open {
-        Open::with(Options { slots: 16, ..Options::default() })
-    }
-
-    pub(super) fn with(options: Options) -> Open {
-        let mut pair = Pair::with(options, &SMALL, 7);
-        let rkey = pair.b.bind(pair.qb.qp, (0, 64 << 10), BOTH);
-        Open { pair, rkey }
-    }
-
-    pub(super) fn remote(&self, offset: usize) -> Remote {
-        Remote { addr: self.pair.b.at(offset), rkey: self.rkey }
-    }
-
-    pub(super) fn post(&mut self, id: u64, op: SendOp, sgl: &[Sge], flags: SendFlags) {
-        self.pair.a.post_with(self.pair.qa.qp, id, op, sgl, flags).unwrap();
-    }
-
-    pub(super) fn write(&mut self, id: u64, to: usize, sgl: &[Sge]) {
-        let op = SendOp::Write(self.remote(to));
-        self.post(id, op, sgl, SendFlags::SIGNALED);
-    }
-
-    pub(super) fn read(&mut self, id: u64, from: usize, sgl: &[Sge]) {
-        let op = SendOp::Read(self.remote(from));
-        self.post(id, op, sgl, SendFlags::SIGNALED);
-    }
-
-    /// Polls both until nothing more comes, and returns what A has seen.
-    pub(super) fn poll_until_idle(&mut self) -> Vec<WorkCompletion> {
-        let mut done = Vec::new();
-        for _ in 0..4 {
-            self.pair.b.poll_dry();
-            done.extend(self.pair.a.poll_dry());
-        }
-        done
-    }
-}
+use crate::host::*;
+use crate::open::{BOTH, Open};
+use crate::subject::{Options, Subject};
 
 fn pattern(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 7 + seed) as u8).collect()
 }
 
-#[test]
-fn a_write_arrives_takes_no_receive_and_gives_the_peer_no_completion() {
-    let mut open = Open::new();
+pub(crate) fn a_write_arrives_takes_no_receive_and_gives_the_peer_no_completion<S: Subject>() {
+    let mut open = Open::<S>::small();
     for (id, len) in [1_usize, 224, 225, 5000].into_iter().enumerate() {
         let bytes = pattern(len, id);
         open.pair.a.write(0, &bytes);
@@ -71,7 +22,7 @@ fn a_write_arrives_takes_no_receive_and_gives_the_peer_no_completion() {
         let sgl = [open.pair.a.sge(0, 1), open.pair.a.sge(1, len as u32 - 1)];
         open.write(id as u64, 100, &sgl);
         let mut done = open.pair.a.poll_dry();
-        assert!(done.is_empty() || !HAS_ACKS, "not before it has arrived");
+        assert!(done.is_empty() || !S::HAS_ACKS, "not before it has arrived");
         assert_eq!(open.pair.b.poll_dry(), []);
         assert_eq!(open.pair.b.read(100, len), bytes);
         assert_eq!(open.pair.b.read(100 + len, 1), [0]);
@@ -82,9 +33,8 @@ fn a_write_arrives_takes_no_receive_and_gives_the_peer_no_completion() {
     }
 }
 
-#[test]
-fn an_inline_write_is_copied_while_it_is_posted() {
-    let mut open = Open::new();
+pub(crate) fn an_inline_write_is_copied_while_it_is_posted<S: Subject>() {
+    let mut open = Open::<S>::small();
     open.pair.a.write(0, &[5; 224]);
     let sgl = [Sge { lkey: 0, ..open.pair.a.sge(0, 224) }];
     let op = SendOp::Write(open.remote(0));
@@ -94,9 +44,8 @@ fn an_inline_write_is_copied_while_it_is_posted() {
     assert_eq!(open.pair.b.read(0, 224), [5; 224]);
 }
 
-#[test]
-fn requests_for_no_bytes_succeed_whatever_their_key() {
-    let mut open = Open::new();
+pub(crate) fn requests_for_no_bytes_succeed_whatever_their_key<S: Subject>() {
+    let mut open = Open::<S>::small();
     let nowhere = Remote { addr: 0, rkey: 0x1234_5678 };
     open.post(1, SendOp::Write(nowhere), &[], SendFlags::SIGNALED);
     let nothing = [open.pair.a.sge(0, 0)];
@@ -106,9 +55,8 @@ fn requests_for_no_bytes_succeed_whatever_their_key() {
     assert_eq!(brief(&open.poll_until_idle()), expected);
 }
 
-#[test]
-fn written_bytes_are_visible_when_a_later_send_arrives() {
-    let mut open = Open::new();
+pub(crate) fn written_bytes_are_visible_when_a_later_send_arrives<S: Subject>() {
+    let mut open = Open::<S>::small();
     for round in 0..50_u64 {
         let bytes = pattern(2000, round as usize);
         open.pair.a.write(0, &bytes);
@@ -123,9 +71,8 @@ fn written_bytes_are_visible_when_a_later_send_arrives() {
     }
 }
 
-#[test]
-fn a_read_copies_the_bytes_and_then_completes() {
-    let mut open = Open::new();
+pub(crate) fn a_read_copies_the_bytes_and_then_completes<S: Subject>() {
+    let mut open = Open::<S>::small();
     for (id, len) in [1_usize, 224, 225, 50_000].into_iter().enumerate() {
         let bytes = pattern(len, id);
         open.pair.b.write(100, &bytes);
@@ -145,10 +92,9 @@ fn a_read_copies_the_bytes_and_then_completes() {
     }
 }
 
-#[test]
-fn a_read_needs_local_memory_that_may_be_written() {
-    let mut open = Open::new();
-    let region = map(4096);
+pub(crate) fn a_read_needs_local_memory_that_may_be_written<S: Subject>() {
+    let mut open = Open::<S>::small();
+    let region = map::<S>(4096);
     let keys = register(&open.pair.device, &region, Access::empty());
     let addr = region.base().as_ptr() as u64;
     open.read(1, 0, &[Sge { addr, length: 8, lkey: keys.lkey }]);
@@ -157,21 +103,19 @@ fn a_read_needs_local_memory_that_may_be_written() {
     assert_eq!(brief(&open.poll_until_idle()), expected);
 }
 
-#[test]
-fn memory_deregistered_under_a_read_fails_it_at_its_owner() {
-    let mut open = Open::new();
-    let region = map(4096);
+pub(crate) fn memory_deregistered_under_a_read_fails_it_at_its_owner<S: Subject>() {
+    let mut open = Open::<S>::small();
+    let region = map::<S>(4096);
     let keys = register(&open.pair.device, &region, Access::LOCAL_WRITE);
     let sgl = [Sge { addr: region.base().as_ptr() as u64, length: 300, lkey: keys.lkey }];
     open.read(1, 0, &sgl);
-    rpcrdma_provider::Provider::registrar(&open.pair.device).deregister(keys).unwrap();
+    open.pair.device.registrar().deregister(keys).unwrap();
     drop(region);
     assert_eq!(brief(&open.poll_until_idle()), [(1, WcStatus::LocalProtection)]);
 }
 
-#[test]
-fn reads_cannot_be_inline_and_local_requests_have_no_bytes() {
-    let mut open = Open::new();
+pub(crate) fn reads_cannot_be_inline_and_local_requests_have_no_bytes<S: Subject>() {
+    let mut open = Open::<S>::small();
     let sgl = [open.pair.a.sge(0, 8)];
     let read = SendOp::Read(open.remote(0));
     let invalidate = SendOp::Invalidate { rkey: 1 };
@@ -186,9 +130,8 @@ fn reads_cannot_be_inline_and_local_requests_have_no_bytes() {
     }
 }
 
-#[test]
-fn a_mixed_chain_is_taken_up_to_the_request_that_breaks_a_rule() {
-    let mut open = Open::new();
+pub(crate) fn a_mixed_chain_is_taken_up_to_the_request_that_breaks_a_rule<S: Subject>() {
+    let mut open = Open::<S>::small();
     let sgl = [open.pair.a.sge(0, 8)];
     let long = [open.pair.a.sge(0, 8); 5];
     let write = SendOp::Write(open.remote(0));
@@ -209,9 +152,8 @@ fn a_mixed_chain_is_taken_up_to_the_request_that_breaks_a_rule() {
     assert_eq!(ids, [0, 1, 2]);
 }
 
-#[test]
-fn a_send_queue_counts_requests_of_all_kinds() {
-    let mut open = Open::new();
+pub(crate) fn a_send_queue_counts_requests_of_all_kinds<S: Subject>() {
+    let mut open = Open::<S>::small();
     let sgl = [open.pair.a.sge(0, 8)];
     let (write, read) = (SendOp::Write(open.remote(0)), SendOp::Read(open.remote(64)));
     let qp = open.pair.qa.qp;
@@ -229,10 +171,9 @@ fn a_send_queue_counts_requests_of_all_kinds() {
     assert_eq!(brief(&done), expected);
 }
 
-#[test]
-fn without_a_fence_a_later_send_overtakes_the_data_of_a_read() {
+pub(crate) fn without_a_fence_a_later_send_overtakes_the_data_of_a_read<S: Subject>() {
     for (len, is_fenced) in [(64, false), (1000, false), (64, true), (1000, true)] {
-        let mut open = Open::new();
+        let mut open = Open::<S>::small();
         open.pair.b.write(0, &vec![1; len]);
         open.pair.a.write(0, &vec![0; len]);
         open.pair.b.recv(10, 100_000, 1000);
@@ -249,10 +190,9 @@ fn without_a_fence_a_later_send_overtakes_the_data_of_a_read() {
     }
 }
 
-#[test]
-fn without_a_fence_a_later_write_changes_what_a_read_finds() {
+pub(crate) fn without_a_fence_a_later_write_changes_what_a_read_finds<S: Subject>() {
     for is_fenced in [false, true] {
-        let mut open = Open::new();
+        let mut open = Open::<S>::small();
         open.pair.b.write(0, b"old");
         open.pair.a.write(0, b"new");
         let (from, to) = ([open.pair.a.sge(0, 3)], [open.pair.a.sge(64, 3)]);
@@ -268,10 +208,9 @@ fn without_a_fence_a_later_write_changes_what_a_read_finds() {
     }
 }
 
-#[test]
-fn without_a_fence_an_invalidation_overtakes_the_read_before_it() {
+pub(crate) fn without_a_fence_an_invalidation_overtakes_the_read_before_it<S: Subject>() {
     for is_fenced in [false, true] {
-        let mut open = Open::new();
+        let mut open = Open::<S>::small();
         let (sgl, rkey) = ([open.pair.a.sge(0, 8)], open.rkey);
         open.pair.b.recv(10, 100_000, 64);
         open.read(1, 0, &sgl);
@@ -287,9 +226,8 @@ fn without_a_fence_an_invalidation_overtakes_the_read_before_it() {
     }
 }
 
-#[test]
-fn a_fence_delays_later_requests_of_its_queue_pair_only() {
-    let mut open = Open::new();
+pub(crate) fn a_fence_delays_later_requests_of_its_queue_pair_only<S: Subject>() {
+    let mut open = Open::<S>::small();
     let (qa2, qb2) = open.pair.another();
     open.pair.b.write(0, b"data");
     for id in 10..14 {
@@ -309,9 +247,8 @@ fn a_fence_delays_later_requests_of_its_queue_pair_only() {
     assert_eq!(open.pair.b.read(100_000 + 12 * 64, 4), b"data");
 }
 
-#[test]
-fn a_fence_without_reads_waits_for_nothing() {
-    let mut open = Open::new();
+pub(crate) fn a_fence_without_reads_waits_for_nothing<S: Subject>() {
+    let mut open = Open::<S>::small();
     open.pair.b.recv(10, 100_000, 64);
     let sgl = [open.pair.a.sge(0, 4)];
     open.write(1, 0, &sgl);
@@ -321,17 +258,15 @@ fn a_fence_without_reads_waits_for_nothing() {
     assert_eq!(got, [received(10, open.pair.qb, 4)]);
 }
 
-#[test]
-fn a_device_without_outstanding_reads_is_refused() {
+pub(crate) fn a_device_without_outstanding_reads_is_refused<S: Subject>() {
     for (rd_atomic, is_allowed) in [(0, false), (1, true)] {
-        let options = Options { rd_atomic, ..Options::default() };
-        assert_eq!(open_with(options).is_ok(), is_allowed);
+        let options = Options { rd_atomic: Some(rd_atomic), ..Options::default() };
+        assert_eq!(S::made(&options).is_ok(), is_allowed);
     }
 }
 
-#[test]
-fn reads_before_a_refused_request_succeed_and_those_behind_it_are_flushed() {
-    let mut open = Open::new();
+pub(crate) fn reads_before_a_refused_request_succeed_and_those_behind_it_are_flushed<S: Subject>() {
+    let mut open = Open::<S>::small();
     open.pair.b.write(0, b"good");
     let sgl = [open.pair.a.sge(0, 4)];
     open.read(1, 0, &sgl);
@@ -348,9 +283,8 @@ fn reads_before_a_refused_request_succeed_and_those_behind_it_are_flushed() {
     assert_eq!(open.pair.b.poll_dry(), [], "nothing behind it is delivered");
 }
 
-#[test]
-fn everything_flushes_in_order_when_the_queue_pair_fails() {
-    let mut open = Open::new();
+pub(crate) fn everything_flushes_in_order_when_the_queue_pair_fails<S: Subject>() {
+    let mut open = Open::<S>::small();
     let sgl = [open.pair.a.sge(0, 8)];
     let (write, read) = (SendOp::Write(open.remote(0)), SendOp::Read(open.remote(0)));
     let mut window = open.pair.a.queues.open_window().unwrap();
@@ -366,7 +300,7 @@ fn everything_flushes_in_order_when_the_queue_pair_fails() {
     open.pair.a.queues.disconnect(open.pair.qa.qp);
     open.pair.a.write(0, &[0xEE; 8]);
     // Without acks the Send and the Write before the first Read are done, and more may arrive.
-    let (first, arriving) = if HAS_ACKS { (0, 0) } else { (2, 10) };
+    let (first, arriving) = if S::HAS_ACKS { (0, 0) } else { (2, 10) };
     (0..arriving).for_each(|id| open.pair.b.recv(id, 100_000, 8));
     let expected: Vec<_> = (first..50).map(|id| (id, WcStatus::Flushed)).collect();
     assert_eq!(brief(&open.pair.a.poll_dry()), expected);
@@ -375,9 +309,8 @@ fn everything_flushes_in_order_when_the_queue_pair_fails() {
     assert_eq!(open.pair.b.events(), [QueueEvent::Disconnected { qp_num: open.pair.qb.qp_num }]);
 }
 
-#[test]
-fn reads_end_when_either_set_of_queues_vanishes() {
-    let Open { pair, rkey } = Open::new();
+pub(crate) fn reads_end_when_either_set_of_queues_vanishes<S: Subject>() {
+    let Open { pair, rkey } = Open::<S>::small();
     let Pair { mut a, b, qa, .. } = pair;
     let (sgl, addr) = ([a.sge(0, 6)], b.at(0));
     a.post(qa.qp, 1, SendOp::Read(Remote { addr, rkey }), &sgl);
@@ -385,11 +318,10 @@ fn reads_end_when_either_set_of_queues_vanishes() {
     assert_eq!(brief(&a.poll_dry()), [(1, WcStatus::Flushed)]);
 }
 
-#[test]
-fn a_sleeper_wakes_for_reads_of_its_peer_and_for_its_own() {
+pub(crate) fn a_sleeper_wakes_for_reads_of_its_peer_and_for_its_own<S: Subject>() {
     use rpcrdma_provider::Waker;
     use std::time::Duration;
-    let mut open = Open::new();
+    let mut open = Open::<S>::small();
     let (waker, long) = (Waker::new().unwrap(), Duration::from_secs(600));
     let sgl = [open.pair.a.sge(0, 6)];
     open.read(1, 0, &sgl);
@@ -401,9 +333,8 @@ fn a_sleeper_wakes_for_reads_of_its_peer_and_for_its_own() {
     assert_eq!(open.pair.a.poll().len(), 1);
 }
 
-#[test]
-fn queues_connected_to_themselves_read_and_write() {
-    let device = open();
+pub(crate) fn queues_connected_to_themselves_read_and_write<S: Subject>() {
+    let device = S::plain();
     let mut host = Host::new(&device, &SMALL);
     let (ours, theirs) = endpoints(&device, &host, &host, 7);
     let one = host.queues.attach(ours).unwrap();

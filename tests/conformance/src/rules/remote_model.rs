@@ -3,7 +3,7 @@
 //! Each side has an area that the other reads and writes under the key of one window. Writes of a
 //! queue pair are carried out in order, so the area always is some version of the model: that after
 //! the first n Writes. The model knows which n are possible, and no more: when something arrives is
-//! the fabric's choice.
+//! the device's choice.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,8 +16,9 @@ use rpcrdma_provider::{
     WorkCompletion,
 };
 
-use super::device::{Device, HAS_ACKS, Options, open_at, with_delay};
-use super::host::*;
+use super::cases;
+use crate::host::*;
+use crate::subject::{Options, Subject};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -76,9 +77,9 @@ struct Posted {
     len: usize,
 }
 
-struct Side {
-    host: Host,
-    qp: Attached<Qp>,
+struct Side<Q: Queues> {
+    host: Host<Q>,
+    qp: Attached<Q::Qp>,
     window: Window,
     /// The key under which the other may use our area.
     key: Option<u32>,
@@ -88,10 +89,10 @@ struct Side {
     announced: VecDeque<(usize, Option<u32>)>,
 }
 
-struct World {
-    device: Device,
+struct World<S: Subject> {
+    device: S,
     now: Arc<AtomicU64>,
-    sides: [Side; 2],
+    sides: [Side<S::Queues>; 2],
     /// The connection is lost, or may be: a key was used that had died.
     is_doubtful: bool,
     has_left: [bool; 2],
@@ -103,12 +104,12 @@ const SLOT: usize = 512;
 const SLOTS: usize = 64;
 const RECEIVE: usize = SOURCE + SLOT * SLOTS;
 
-impl World {
-    fn new(delay_ns: u64, rd_atomic: u32, first_slot: u64) -> World {
+impl<S: Subject> World<S> {
+    fn new(delay_ns: u64, rd_atomic: u32, first_slot: u64) -> World<S> {
         let (now, clock) = virtual_clock();
-        let options =
-            with_delay(Options { slots: 16, clock, rd_atomic, ..Options::default() }, delay_ns);
-        let device = open_at(options, first_slot);
+        let rd_atomic = Some(rd_atomic);
+        let options = Options { clock, rd_atomic, delay_ns, first_slot, ..FEW };
+        let device = S::made(&options).expect("allowed");
         let attr = QueueAttr { send_depth: 48, qp_max: 2, ..SMALL };
         let (mut a, mut b) = (Host::new(&device, &attr), Host::new(&device, &attr));
         let (qa, qb) = connect(&device, &mut a, &mut b, 7);
@@ -175,7 +176,7 @@ impl World {
 
     fn write(&mut self, side: usize, range: (u8, u8), fence: bool, inline: bool, signaled: bool) {
         let Some(rkey) = self.sides[1 - side].key else { return };
-        let (at, len) = World::range(range);
+        let (at, len) = World::<S>::range(range);
         let remote = Remote { addr: self.sides[1 - side].host.at(at), rkey };
         let mut flags = SendFlags::empty();
         flags.set(SendFlags::FENCE, fence);
@@ -186,7 +187,7 @@ impl World {
 
     fn read(&mut self, side: usize, range: (u8, u8), fence: bool) {
         let Some(rkey) = self.sides[1 - side].key else { return };
-        let (at, len) = World::range(range);
+        let (at, len) = World::<S>::range(range);
         let remote = Remote { addr: self.sides[1 - side].host.at(at), rkey };
         let mut flags = SendFlags::SIGNALED;
         flags.set(SendFlags::FENCE, fence);
@@ -225,7 +226,7 @@ impl World {
         let Some(rkey) = self.sides[side].key else { return };
         let flow = &self.sides[1 - side].flow;
         // Without acks a Write that has completed may be under way.
-        let is_under_way = !HAS_ACKS && flow.at_least < flow.versions.len() - 1;
+        let is_under_way = !S::HAS_ACKS && flow.at_least < flow.versions.len() - 1;
         let is_in_use = is_under_way
             || flow
                 .posted
@@ -333,7 +334,7 @@ impl World {
         assert!(done.is_signaled);
         assert_eq!(completion.opcode, done.opcode);
         // A Read is done when the peer has executed what was sent before it.
-        if HAS_ACKS || done.opcode == WcOpcode::Read {
+        if S::HAS_ACKS || done.opcode == WcOpcode::Read {
             flow.at_least = flow.at_least.max(done.version);
         }
         if done.opcode == WcOpcode::Read {
@@ -391,7 +392,7 @@ impl World {
     }
 }
 
-impl Side {
+impl<Q: Queues> Side<Q> {
     fn refill(&mut self) {
         let id = self.receives % 32;
         self.receives += 1;
@@ -399,20 +400,20 @@ impl Side {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 200 }))]
-
-    #[test]
-    fn every_byte_agrees_with_the_model(
-        delay_ns in prop_oneof![Just(0), Just(250_u64)],
+pub(crate) fn every_byte_agrees_with_the_model<S: Subject>() {
+    let delay_ns = prop_oneof![Just(0), Just(250_u64)];
+    let first_slot = prop_oneof![Just(0), (1 << 32) - 200..1_u64 << 32];
+    let steps = prop::collection::vec(step(), 0..250);
+    proptest!(cases(200, file!()), |(
+        delay_ns in delay_ns,
         rd_atomic in 1..4_u32,
-        first_slot in prop_oneof![Just(0), (1 << 32) - 200..1_u64 << 32],
-        steps in prop::collection::vec(step(), 0..250),
-    ) {
-        let mut world = World::new(delay_ns, rd_atomic, first_slot);
+        first_slot in first_slot,
+        steps in steps,
+    )| {
+        let mut world = World::<S>::new(delay_ns, rd_atomic, first_slot);
         for step in &steps {
             world.step(step);
         }
         world.poll_until_idle();
-    }
+    });
 }

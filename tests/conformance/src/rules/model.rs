@@ -1,18 +1,19 @@
 //! Random posting, polling and disconnecting, compared with a simple model.
 //!
 //! The model has a list of messages for each queue pair and knows what the receiving side may see
-//! next. It does not know when: that is the fabric's choice.
+//! next. It does not know when: that is the device's choice.
 
 use std::collections::{HashMap, VecDeque};
 
 use proptest::prelude::*;
 use rpcrdma_provider::{
-    Attached, PostError, QueueAttr, QueueEvent, Queues, SendFlags, WcOpcode, WcStatus,
+    Attached, PostError, Provider, QueueAttr, QueueEvent, Queues, SendFlags, WcOpcode, WcStatus,
     WorkCompletion,
 };
 
-use super::device::{Options, open_at};
-use super::host::*;
+use super::cases;
+use crate::host::*;
+use crate::subject::{Options, Subject};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -44,9 +45,9 @@ struct Flow {
     is_failed: bool,
 }
 
-struct Side {
-    host: Host,
-    qps: Vec<Attached<Qp>>,
+struct Side<Q: Queues> {
+    host: Host<Q>,
+    qps: Vec<Attached<Q::Qp>>,
     /// Posted Receives, oldest first: the number of the buffer.
     receives: VecDeque<u64>,
     next_buffer: u64,
@@ -54,17 +55,16 @@ struct Side {
     disconnects: HashMap<u32, u32>,
 }
 
-struct World {
-    sides: [Side; 2],
+struct World<Q: Queues> {
+    sides: [Side<Q>; 2],
     /// By sending side and queue pair.
     flows: [[Flow; QPS]; 2],
     has_left: [[bool; QPS]; 2],
 }
 
-impl World {
-    fn new(slots: u32, first_slot: u64) -> World {
-        let options = Options { slots, ..Options::default() };
-        let device = open_at(options, first_slot);
+impl<Q: Queues> World<Q> {
+    fn new<S: Subject + Provider<Queues = Q>>(first_slot: u64) -> World<Q> {
+        let device = S::made(&Options { first_slot, ..FEW }).expect("allowed");
         let attr = QueueAttr { srq_depth: BUFFERS as u32, send_depth: 24, ..SMALL };
         let (mut a, mut b) = (Host::new(&device, &attr), Host::new(&device, &attr));
         let mut qps = [vec![], vec![]];
@@ -81,7 +81,7 @@ impl World {
             next_send: 0,
             disconnects: HashMap::new(),
         });
-        let sides: Vec<Side> = sides.collect();
+        let sides: Vec<_> = sides.collect();
         World {
             sides: sides.try_into().ok().unwrap(),
             flows: Default::default(),
@@ -231,18 +231,14 @@ const BUFFERS: usize = 16;
 const BUFFER: usize = 512;
 const SEND_BUFFERS: usize = 128;
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 400 }))]
-
-    #[test]
-    fn behaves_as_the_naive_model(
-        steps in prop::collection::vec(step(), 0..400),
-        first_slot in prop_oneof![Just(0), (1 << 32) - 300..1_u64 << 32],
-    ) {
-        let mut world = World::new(16, first_slot);
+pub(crate) fn behaves_as_the_naive_model<S: Subject>() {
+    let steps = prop::collection::vec(step(), 0..400);
+    let first_slot = prop_oneof![Just(0), (1 << 32) - 300..1_u64 << 32];
+    proptest!(cases(400, file!()), |(steps in steps, first_slot in first_slot)| {
+        let mut world = World::new::<S>(first_slot);
         for step in &steps {
             world.step(step);
         }
         world.poll_until_idle();
-    }
+    });
 }
