@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::control::Control;
-use rpcrdma_engine::provider::fault::{FaultLog, FaultPlan, FaultyProvider};
 use rpcrdma_engine::provider::{ConnectError, QueueEvent};
 use rpcrdma_engine::{
     Address, Admission, Answer, Call, Client, Clock, ConnectRequest, ConnectionId, Engine, Fabric,
     Handler, Reply, Shard,
 };
+use rpcrdma_testing::fault::{FaultLog, FaultPlan, FaultyProvider};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -115,7 +115,7 @@ impl Scene {
         let fabric = Fabric::new();
         let device = |fabric| FaultyProvider::new(fabric, FaultPlan::default());
         let served = device(fabric.clone());
-        let log = served.log();
+        let log = served.hooks().log();
         let made = Engine::without_threads(served, checked(serve));
         let (engine, mut control) = made.expect("an engine");
         let server = engine.shard(Server { accepts }).expect("a server");

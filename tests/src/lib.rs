@@ -17,7 +17,6 @@ pub mod checked_provider;
 #[path = "../fuzz/checks/mod.rs"]
 pub mod checks;
 pub mod children;
-pub mod denied;
 pub mod device;
 pub mod failing;
 pub mod folder;

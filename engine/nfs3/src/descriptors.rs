@@ -17,7 +17,7 @@ const USUAL: u64 = 1024;
 
 #[cfg(test)]
 mod tests {
-    use rpcrdma_tests::denied::Denied;
+    use rpcrdma_testing::denied::Denied;
 
     use super::*;
 

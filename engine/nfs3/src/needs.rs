@@ -253,7 +253,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use libc::c_long;
-    use rpcrdma_tests::denied::Denied;
+    use rpcrdma_testing::denied::Denied;
     use rpcrdma_tests::folder::Folder;
 
     use super::*;

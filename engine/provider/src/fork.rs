@@ -204,7 +204,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-    use crate::denied::Denied;
+    use rpcrdma_testing::denied::Denied;
 
     /// Forks a child that waits until `wait` ends.
     fn fork_one_that_waits_for(wait: &PipeReader) -> libc::pid_t {

@@ -13,7 +13,6 @@
 //!
 //! A module uses only modules that stand below it.
 //!
-//! - `fault`
 //! - `interposed`
 //! - `device`
 //! - `cm`
@@ -24,12 +23,8 @@
 
 mod address;
 mod cm;
-#[cfg(test)]
-#[path = "../../../tests/src/denied.rs"]
-mod denied;
 mod device;
 mod error;
-pub mod fault;
 mod fd;
 mod fork;
 pub mod interposed;

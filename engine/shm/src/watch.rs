@@ -121,7 +121,7 @@ const THREADS: &str = "the limit of threads may be reached (ulimit -u)";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::denied::Denied;
+    use rpcrdma_testing::denied::Denied;
 
     #[test]
     fn a_call_that_fails_is_named() {

@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use rpcrdma_engine::provider::fault::{FaultLog, FaultPlan, FaultyProvider};
 use rpcrdma_engine::provider::{ConnectError, QueueEvent, WcStatus};
 use rpcrdma_engine::{CallError, CloseReason, ConnectionId, Execution, Fabric};
 use rpcrdma_suite::script::{Order, Part, Script};
 use rpcrdma_suite::world::{Plan, World};
+use rpcrdma_testing::fault::{FaultLog, FaultPlan, FaultyProvider};
 
 type Device = FaultyProvider<Fabric>;
 
@@ -22,7 +22,7 @@ fn scene() -> (World<Device>, [ConnectionId; 2], [Arc<FaultLog>; 2]) {
     let logs = Mutex::new(Vec::new());
     let open = || {
         let device = FaultyProvider::new(fabric.clone(), FaultPlan::default());
-        logs.lock().expect("one thread").push(device.log());
+        logs.lock().expect("one thread").push(device.hooks().log());
         device
     };
     let mut world = World::new(&open, &Plan::default());
@@ -138,8 +138,8 @@ fn pair(faults: FaultPlan, plan: &Plan) -> (World<Device>, ConnectionId, [Arc<Fa
     let logs = Mutex::new(Vec::new());
     let open = || {
         let device = FaultyProvider::new(fabric.clone(), faults);
-        device.log().end();
-        logs.lock().expect("one thread").push(device.log());
+        device.hooks().log().end();
+        logs.lock().expect("one thread").push(device.hooks().log());
         device
     };
     let (mut world, peer) = World::pair(&open, plan);

@@ -126,7 +126,7 @@ mod tests {
     use std::process::{Command, Output};
 
     use super::*;
-    use crate::tests::denied::Denied;
+    use rpcrdma_testing::denied::Denied;
 
     /// The role of the child process; without it these tests start a child.
     const ROLE: &str = "RPCRDMA_TEST_BARRIER";

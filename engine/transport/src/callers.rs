@@ -49,7 +49,7 @@ const DESCRIPTORS: u64 = 1024;
 #[cfg(not(loom))]
 mod tests {
     use super::*;
-    use crate::tests::denied::Denied;
+    use rpcrdma_testing::denied::Denied;
 
     #[test]
     fn callers_leave_three_quarters_of_the_descriptors() {

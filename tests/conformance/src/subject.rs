@@ -75,7 +75,8 @@ impl<S: Provider, Q> On<S> for Q where
 /// is the provider in all but its name.
 #[macro_export]
 macro_rules! rename {
-    ($vis:vis $name:ident: $provider:ty) => {
+    ($(#[$doc:meta])* $vis:vis $name:ident: $provider:ty) => {
+        $(#[$doc])*
         #[derive(Clone)]
         $vis struct $name($vis $provider);
 

@@ -12,12 +12,13 @@ use serde_json::Value;
 use crate::list::PACKAGES;
 
 /// Crates without tests of what is measured, or whose tests take long and are of their own.
-const OTHERS: [&str; 7] = [
+const OTHERS: [&str; 8] = [
     "rpcrdma-bench",
     "rpcrdma-conformance",
     "rpcrdma-instructions",
     "rpcrdma-layers",
     "rpcrdma-mutants",
+    "rpcrdma-testing",
     "rpcrdma-top",
     "rpcrdma",
 ];

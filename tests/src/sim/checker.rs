@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rpcrdma_engine::provider::fault::FaultLog;
 use rpcrdma_engine::provider::{ConnectError, CqError, WcStatus};
 use rpcrdma_engine::shard::audit::PeerAudit;
 use rpcrdma_engine::{CallError, CloseReason, ConnectionId, Rejection};
 use rpcrdma_proto::{Fatal, Refusal};
+use rpcrdma_testing::fault::FaultLog;
 
 use super::invariants::{self, State};
 use super::model::{End, Link, NOT_ADMITTED, Suspicion, Violation};

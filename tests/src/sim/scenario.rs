@@ -1,8 +1,8 @@
 //! The scenario of a run: its engines, programs and faults, all chosen from its seed.
 
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::provider::fault::FaultPlan;
 use rpcrdma_iwarp::network::NetworkPlan;
+use rpcrdma_testing::fault::FaultPlan;
 
 use super::trouble::{Trouble, faults, worsen};
 use crate::script::{Order, Part, Random, Script};

@@ -10,9 +10,9 @@ use std::time::Duration;
 use rpcrdma_config::Config;
 use rpcrdma_engine::control::Control;
 use rpcrdma_engine::provider::ConnectId;
-use rpcrdma_engine::provider::fault::{FaultLog, FaultyProvider};
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{Address, ConnectionId, Engine, SetupError, Shard};
+use rpcrdma_testing::fault::{FaultLog, FaultyProvider};
 
 use super::model::{End, Model, Violation};
 use super::program::Program;
@@ -127,8 +127,8 @@ impl<P: SimProvider> Sim<P> {
             let config = checked(&raw);
             let provider = FaultyProvider::new(base.clone(), it.faults);
             // A shard that cannot post its Receives cannot be made.
-            provider.log().end();
-            logs.push(provider.log());
+            provider.hooks().log().end();
+            logs.push(provider.hooks().log());
             let provider = CheckedProvider::new(provider, Arc::clone(&watch)).weaker(|caps| {
                 caps.send_depth = it.caps.send_depth;
                 caps.send_sge = caps.send_sge.min(it.caps.send_sge);

@@ -3,7 +3,7 @@
 //! Most runs have no special fault. Some have one, which is then frequent, with the conditions that
 //! it needs. Some have all of them, each rarely.
 
-use rpcrdma_engine::provider::fault::FaultPlan;
+use rpcrdma_testing::fault::FaultPlan;
 
 use super::scenario::Weather;
 use crate::script::Random;

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rpcrdma_engine::provider::fault::{FaultLog, FaultPlan, FaultyProvider};
 use rpcrdma_engine::{CallRefused, ConnectionId, Fabric};
+use rpcrdma_testing::fault::{FaultLog, FaultPlan, FaultyProvider};
 use rpcrdma_tests::checked_provider::{CheckedProvider, Watch};
 use rpcrdma_tests::script::{Order, Part, Place, Script};
 use rpcrdma_tests::world::{Plan, World, is_passing};
@@ -28,8 +28,8 @@ impl Scene {
         let open = || {
             let faulty = FaultyProvider::new(fabric.clone(), faults);
             // A shard that cannot post its Receives when it is made is not made.
-            faulty.log().end();
-            logs.lock().expect("one thread").push(faulty.log());
+            faulty.hooks().log().end();
+            logs.lock().expect("one thread").push(faulty.hooks().log());
             CheckedProvider::new(faulty, Arc::clone(&watch))
         };
         let mut world = World::new(&open, plan);

@@ -4,8 +4,8 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use rpcrdma_engine::provider::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::{CallError, ConnectionId, Fabric};
+use rpcrdma_testing::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_tests::checked_provider::{CheckedProvider, Watch, Weaken};
 use rpcrdma_tests::raw_peer::{RawPeer, message, optional, properties};
 use rpcrdma_tests::script::{Order, Part, Script};
@@ -274,7 +274,7 @@ fn receives_of_a_dying_queue_pair_are_posted_again() {
     let logs = Mutex::new(Vec::new());
     let open = || {
         let faulty = FaultyProvider::new(fabric.clone(), taking);
-        logs.lock().expect("no thread panicked with the lock").push(faulty.log());
+        logs.lock().expect("no thread panicked with the lock").push(faulty.hooks().log());
         CheckedProvider::new(faulty, Arc::clone(&watch))
     };
     let (mut world, stays) = World::pair(&open, &plan());
@@ -476,8 +476,8 @@ fn buffers_a_device_keeps_of_a_fetch_are_lost_and_nothing_else_is() {
     };
     let open = || {
         let provider = FaultyProvider::new(fabric.clone(), plan);
-        provider.log().end();
-        logs.lock().expect("no panic").push(provider.log());
+        provider.hooks().log().end();
+        logs.lock().expect("no panic").push(provider.hooks().log());
         provider
     };
     let mut plan = explicit::plan("two");

@@ -4,12 +4,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use rpcrdma_engine::provider::DeviceCaps;
-use rpcrdma_engine::provider::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::shard::audit::Audit;
 use rpcrdma_engine::{
     CallError, CallRefused, CloseReason, ConnectionId, Execution, Fabric, Provider, Sink, Want,
 };
 use rpcrdma_mempool::RegisteredBytes;
+use rpcrdma_testing::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_tests::checked_provider::{CheckedProvider, Watch, Weaken};
 use rpcrdma_tests::script::{Order, POISON, Part, Script, part_offset, write_parts, write_pattern};
 use rpcrdma_tests::world::{Plan, World, large};
@@ -237,7 +237,7 @@ fn memory_that_a_peer_may_still_reach_stays_out_of_use() {
         let (fabric, log) = (Fabric::new(), Mutex::new(Vec::new()));
         let open = || {
             let device = FaultyProvider::new(fabric.clone(), plan);
-            log.lock().expect("one thread").push(device.log());
+            log.lock().expect("one thread").push(device.hooks().log());
             device
         };
         let (windows, exposure) =

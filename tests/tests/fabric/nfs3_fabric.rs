@@ -10,12 +10,12 @@ use nfs3_types::nfs3::{REMOVE3args, diropargs3, filename3};
 use nfs3_types::xdr_codec::Opaque;
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::provider::QueueEvent;
-use rpcrdma_engine::provider::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::ulb::nfs3;
 use rpcrdma_engine::{
     Address, CallError, Clock, Engine, Execution, Fabric, ShardHandle, ShardState,
 };
 use rpcrdma_nfs3::{Options, Server, Squash};
+use rpcrdma_testing::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_tests::failing::{Failing, Ledger};
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::nfs::mount::mount;
@@ -256,7 +256,7 @@ fn a_server_whose_control_thread_has_panicked_ends_with_an_error_that_names_it()
 fn a_server_whose_device_is_lost_ends_with_an_error() {
     let folder = Folder::within(Path::new(env!("CARGO_TARGET_TMPDIR")));
     let provider = FaultyProvider::new(Fabric::new(), FaultPlan::default());
-    let log = provider.log();
+    let log = provider.hooks().log();
     let any = "127.0.0.1:0".parse().expect("an address");
     let config = serving(|raw| raw.engine.shards = 2);
     let server = Server::start(provider, config, &exported(&folder), any, any).expect("a server");

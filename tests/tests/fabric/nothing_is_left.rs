@@ -9,12 +9,12 @@ use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::control::Control;
 use rpcrdma_engine::fabric::{FabricOptions, FabricUse};
 use rpcrdma_engine::provider::ConnectId;
-use rpcrdma_engine::provider::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_engine::{
     Address, Admission, Answer, Bulk, Call, CallError, Client, CloseReason, ConnectionId, Engine,
     Execution, Fabric, Handler, Loan, PeerLimits, Provider, RefuseCalls, Reply, SetupError, Shard,
     Sink, Turn, Want,
 };
+use rpcrdma_testing::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_tests::failing::{Failing, Given, Ledger};
 use rpcrdma_tests::setup::{checked, small};
 use rpcrdma_tests::suite::explicit::only_base;
@@ -382,7 +382,7 @@ fn buffers_the_device_did_not_return_are_freed_with_the_queues() {
             ..FaultPlan::default()
         };
         let provider = FaultyProvider::new(provider, plan);
-        let log = provider.log();
+        let log = provider.hooks().log();
         log.end();
         let program = Program { bug: Bug::Nowhere, keeps: None, loans: Vec::new(), calls: 0 };
         let mut raw = config(way);

@@ -4,8 +4,8 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use rpcrdma_engine::provider::fault::{FaultLog, FaultPlan, FaultyProvider};
 use rpcrdma_engine::{CallError, CloseReason, ConnectionId, Execution, Fabric};
+use rpcrdma_testing::fault::{FaultLog, FaultPlan, FaultyProvider};
 use rpcrdma_tests::checked_provider::{CheckedProvider, Watch};
 use rpcrdma_tests::script::{Order, Part, Script};
 use rpcrdma_tests::suite::owned::check_owned;
@@ -31,8 +31,8 @@ impl Scene {
         let open = || {
             let faulty = FaultyProvider::new(fabric.clone(), faults);
             // A shard that cannot post its Receives when it is made is not made.
-            faulty.log().end();
-            logs.lock().expect("one thread").push(faulty.log());
+            faulty.hooks().log().end();
+            logs.lock().expect("one thread").push(faulty.hooks().log());
             CheckedProvider::new(faulty, Arc::clone(&watch))
         };
         let plan = Plan::both(|raw| {

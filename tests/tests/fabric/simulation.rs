@@ -1,7 +1,7 @@
 //! The simulation: thousands of seeds without a violation, and the same run for the same seed.
 
 use rpcrdma_engine::Fabric;
-use rpcrdma_engine::provider::fault::FaultLog;
+use rpcrdma_testing::fault::FaultLog;
 use rpcrdma_tests::sim::{self, CHECKS, Coverage, Outcome};
 
 fn run(seed: u64) -> Outcome {

@@ -9,7 +9,7 @@ use rpcrdma_config::Raw;
 use rpcrdma_engine::{
     Address, Answer, Call, Clock, Config, Engine, Handler, Provider, Reply, SetupError,
 };
-use rpcrdma_tests::denied::Denied;
+use rpcrdma_testing::denied::Denied;
 use rpcrdma_tests::setup::{checked, small};
 
 struct Server;

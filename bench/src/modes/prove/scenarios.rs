@@ -156,8 +156,8 @@ const REASON_MAX: usize = 1000;
 
 #[cfg(test)]
 mod tests {
-    use rpcrdma_engine::provider::fault::{FaultPlan, FaultyProvider};
     use rpcrdma_suite::scenarios::inline;
+    use rpcrdma_testing::fault::{FaultPlan, FaultyProvider};
 
     use super::*;
 

@@ -11,8 +11,6 @@ mod counters;
 #[cfg(not(loom))]
 mod delay;
 #[cfg(not(loom))]
-mod fault;
-#[cfg(not(loom))]
 mod late;
 #[cfg(not(loom))]
 mod remote_delay;

@@ -8,6 +8,3 @@ mod raw;
 mod rest;
 mod rules;
 mod sleep;
-
-#[path = "../../../../tests/src/denied.rs"]
-pub(crate) mod denied;

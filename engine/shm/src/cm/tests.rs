@@ -18,7 +18,7 @@ use crate::Shm;
 use crate::handshake::{HANDSHAKE_LEN, Handshake, Kind};
 use crate::hostile_peer::HostilePeer;
 use crate::socket;
-use crate::tests::denied::Denied;
+use rpcrdma_testing::denied::Denied;
 
 const PARAM: ConnParam<'_> = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
 const ATTR: QueueAttr =

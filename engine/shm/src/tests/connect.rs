@@ -14,10 +14,10 @@ use rpcrdma_provider::{
 };
 use rustix::fs::{FlockOperation, flock};
 
-use super::denied::Denied;
 use super::rules::Host;
 use crate::Shm;
 use crate::{ShmCm, socket};
+use rpcrdma_testing::denied::Denied;
 
 const PARAM: ConnParam<'_> = ConnParam { private: b"hello", rnr_retry: 7, send_timeout: None };
 

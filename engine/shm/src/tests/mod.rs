@@ -10,6 +10,3 @@ mod mapped;
 mod rules;
 mod sleep;
 mod unequal;
-
-#[path = "../../../../tests/src/denied.rs"]
-pub(crate) mod denied;

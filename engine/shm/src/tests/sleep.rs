@@ -12,10 +12,10 @@ use rpcrdma_provider::{
 use rpcrdma_transport::body::OP_SEND;
 use rpcrdma_transport::port::Port as _;
 
-use super::denied::Denied;
 use super::rules::{Host, Qp};
 use crate::Shm;
 use crate::hostile_peer::HostilePeer;
+use rpcrdma_testing::denied::Denied;
 
 const STAGING: u32 = 4 << 20;
 /// What a sleeper sleeps if nothing wakes it.

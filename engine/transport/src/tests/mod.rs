@@ -6,9 +6,6 @@ mod interleavings;
 #[cfg(not(loom))]
 mod carrier;
 #[cfg(not(loom))]
-#[path = "../../../../tests/src/denied.rs"]
-pub(crate) mod denied;
-#[cfg(not(loom))]
 mod hostile;
 #[cfg(not(loom))]
 mod many;

@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use rpcrdma_config::{Config, Raw};
 use rpcrdma_engine::control::Control;
-use rpcrdma_engine::provider::fault::{FaultLog, FaultPlan, FaultyProvider};
 use rpcrdma_engine::{Engine, Session, SessionOptions, Shard};
+use rpcrdma_testing::fault::{FaultLog, FaultPlan, FaultyProvider};
 
 use self::caller::{Caller, Host};
 use self::ledger::Ledger;
@@ -352,7 +352,7 @@ fn begin<P: SimProvider>(
     watch: &Arc<Watch>,
 ) -> (Engine<Device<P>>, Control<Device<P>>, Arc<FaultLog>) {
     let provider = FaultyProvider::new(base.clone(), plan);
-    let log = provider.log();
+    let log = provider.hooks().log();
     log.end();
     let provider = CheckedProvider::new(provider, Arc::clone(watch));
     let (engine, control) =

@@ -4,7 +4,7 @@ use rustix::net::sockopt;
 
 use super::*;
 use crate::terms::{First, ReadyToReceive, Terms};
-use crate::tests::denied::Denied;
+use rpcrdma_testing::denied::Denied;
 
 #[test]
 fn two_sides_connect_with_their_private_data() {

@@ -17,7 +17,7 @@ use nfs3_types::nfs3::{
 };
 use nfs3_types::xdr_codec::{Opaque, Pack};
 use rpcrdma_engine::ulb::nfs3;
-use rpcrdma_tests::denied::{Denied, Fault};
+use rpcrdma_testing::denied::{Denied, Fault};
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::nfs::at;
 

@@ -1,7 +1,7 @@
 //! What is on stable storage when a call is answered: the files that were synced behind its last
 //! change.
 
-use rpcrdma_tests::denied::{Made, Watched};
+use rpcrdma_testing::denied::{Made, Watched};
 
 use super::*;
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::QueueEvent;
+use rpcrdma_provider::QueueEvent;
 
 /// Which faults are injected, and how often. Probabilities are in millionths; all default to zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

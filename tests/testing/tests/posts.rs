@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rpcrdma_mempool::{Access, RegisterError, Sge};
-use rpcrdma_provider::fault::{FaultPlan, Faulty};
 use rpcrdma_provider::{
     Armed, Attached, Bells, CqError, PostError, QueueEvent, Queues, RecvWr, Requests, SendFlags,
     SendWr, SetupError, Taken, WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion, WrId,
 };
+use rpcrdma_testing::fault::{FaultPlan, Faulty};
 
 /// Takes all requests. Each poll has one more completion, numbered from 1.
 #[derive(Default)]

@@ -9,8 +9,7 @@
 //! ```
 //!
 //! The faults depend on the seed and on the sequence of calls only: two runs with the same sequence
-//! of calls have the same faults. A program that does not use these types contains none of their
-//! code.
+//! of calls have the same faults.
 #![expect(unsafe_code, reason = "Receives are posted late; a hostile peer writes into messages")]
 
 mod events;
@@ -26,10 +25,10 @@ use rpcrdma_mempool::{RegisterError, Sge};
 pub use self::plan::{FaultLog, FaultPlan};
 
 use self::plan::SplitMix;
-use crate::interposed::{
+use rpcrdma_provider::interposed::{
     Hooks, Interposed, InterposedQueues, Promised, PromisedBytes, PromisedList, QueueHooks,
 };
-use crate::{
+use rpcrdma_provider::{
     Armed, Attached, CqError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, Requests, SendWr,
     SetupError, Taken, WcBatch, WcOpcode, WcStatus, Window, WindowId, WorkCompletion,
 };
@@ -54,10 +53,10 @@ impl From<FaultPlan> for Faults {
     }
 }
 
-impl<P> FaultyProvider<P> {
-    /// The log of all faults of its queues.
+impl Faults {
+    /// The log of all faults of the provider's queues.
     pub fn log(&self) -> Arc<FaultLog> {
-        Arc::clone(&self.hooks().log)
+        Arc::clone(&self.log)
     }
 }
 

@@ -2,7 +2,7 @@
 //! them.
 
 use super::{FaultLog, QueueFaults};
-use crate::{CqError, QueueEvent, Queues};
+use rpcrdma_provider::{CqError, QueueEvent, Queues};
 
 impl<Q: Queues> QueueFaults<Q> {
     /// The completion queue may fail permanently with this poll.

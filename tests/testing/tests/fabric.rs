@@ -4,29 +4,29 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rpcrdma_conformance::host::*;
-use rpcrdma_conformance::subject::Subject;
+use rpcrdma_conformance::subject::{QpOf, Subject};
 use rpcrdma_provider::{
     Attached, CmEvent, ConnParam, ConnectError, ConnectionManager, CqError, PostError, Provider,
     QueueEvent, Queues, SendFlags, SendWr, Waker, WcBatch, WcStatus, WrId,
 };
 
-use crate::{Fabric, FabricQp, FabricQueues};
-use rpcrdma_provider::fault::{FaultPlan, Faulty, FaultyProvider};
+use rpcrdma_testing::fabric::Rings;
+use rpcrdma_testing::fault::{FaultPlan, Faulty, FaultyProvider};
 
 const ALWAYS: u32 = 1_000_000;
 
 /// A plain sender and a receiver with faults.
 struct Rig {
-    a: Host<FabricQueues>,
-    b: Host<Faulty<FabricQueues>>,
-    qa: Attached<FabricQp>,
-    qb: Attached<FabricQp>,
-    device: Fabric,
+    a: Host<<Rings as Provider>::Queues>,
+    b: Host<Faulty<<Rings as Provider>::Queues>>,
+    qa: Attached<QpOf<Rings>>,
+    qb: Attached<QpOf<Rings>>,
+    device: Rings,
 }
 
 impl Rig {
     fn new(plan: FaultPlan) -> Rig {
-        let device = Fabric::new();
+        let device = Rings::plain();
         let mut a = Host::new(&device, &SMALL);
         let queues = Faulty::new(device.open_queues(&SMALL).unwrap(), plan);
         let mut b = Host::wrap(&device, queues);
@@ -332,9 +332,9 @@ fn a_failed_completion_queue_stays_failed() {
 fn faults_are_counted_until_they_are_ended() {
     let plan =
         FaultPlan { send_refused_ppm: ALWAYS, bytes_changed_ppm: ALWAYS, ..FaultPlan::default() };
-    let device = Fabric::new();
+    let device = Rings::plain();
     let provider = FaultyProvider::new(device.clone(), plan);
-    let log = provider.log();
+    let log = provider.hooks().log();
     let [mut a, mut b] = [0, 1].map(|_| {
         let queues = provider.open_queues(&SMALL).unwrap();
         Host::wrap(&device, queues)
@@ -464,10 +464,10 @@ fn the_same_seed_gives_the_same_faults() {
 #[test]
 fn queues_of_a_provider_have_faults_of_their_own() {
     let plan = FaultPlan { port_changed_ppm: ALWAYS / 2, ..FaultPlan::default() };
-    let provider = FaultyProvider::new(Fabric::new(), plan);
+    let provider = FaultyProvider::new(Rings::plain(), plan);
     let [first, second] = [0, 1].map(|which| {
         let mut queues = provider.open_queues(&SMALL).unwrap();
-        provider.log().inject_event(which, QueueEvent::DeviceLost);
+        provider.hooks().log().inject_event(which, QueueEvent::DeviceLost);
         assert_eq!(
             queues.next_event(),
             Some(QueueEvent::DeviceLost),
@@ -485,15 +485,15 @@ fn queues_of_a_provider_have_faults_of_their_own() {
 #[test]
 fn a_provider_wraps_its_queues_and_its_connection_manager() {
     let plan = FaultPlan { completion_delayed_ppm: ALWAYS / 2, ..FaultPlan::default() };
-    let provider = FaultyProvider::new(Fabric::new(), plan);
-    let device = Fabric::new();
+    let provider = FaultyProvider::new(Rings::plain(), plan);
+    let device = Rings::plain();
     assert_eq!(provider.caps(), device.caps());
     let mut queues = [0, 1].map(|_| provider.open_queues(&SMALL).unwrap());
     let mut cm = provider.open_cm().unwrap();
     let waker = Waker::new().unwrap();
     let param = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
-    let at = cm.listen(Fabric::address()).unwrap();
-    cm.connect(Fabric::nowhere(), &queues[0].handle(), &param).unwrap();
+    let at = cm.listen(Rings::address()).unwrap();
+    cm.connect(Rings::nowhere(), &queues[0].handle(), &param).unwrap();
     let refused = cm.next(&waker, Duration::ZERO);
     assert!(matches!(refused, Some(CmEvent::Refused { reason: ConnectError::NoListener, .. })));
     cm.connect(at, &queues[0].handle(), &param).unwrap();

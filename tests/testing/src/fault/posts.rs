@@ -3,8 +3,8 @@
 use std::sync::atomic::AtomicU64;
 
 use super::{FaultLog, Late, QueueFaults};
-use crate::interposed::Promised;
-use crate::{
+use rpcrdma_provider::interposed::Promised;
+use rpcrdma_provider::{
     PostError, Queues, RecvWr, Requests, SendWr, Taken, WcOpcode, WcStatus, WorkCompletion, WrId,
 };
 
