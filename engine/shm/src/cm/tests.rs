@@ -1,24 +1,21 @@
 //! What the connection manager does as time passes, and when the system has no room.
 
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::process::Command;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rpcrdma_provider::{
     CloseOnFork, CmEvent, ConnectId, ConnectionManager, Provider, QueueAttr, Rejection, ShmName,
     Waker,
 };
-use rpcrdma_transport::callers::{DROPPED_MAX, callers_max};
-use rpcrdma_transport::socket_cm::{LATE_LOOK, RETRY};
+use rpcrdma_testing::denied::Denied;
+use rpcrdma_transport::socket_cm::RETRY;
 use rustix::net::{RecvFlags, SendFlags};
-use rustix::process::{Resource, Rlimit};
 
 use super::*;
 use crate::Shm;
 use crate::handshake::{HANDSHAKE_LEN, Handshake, Kind};
 use crate::hostile_peer::HostilePeer;
 use crate::socket;
-use rpcrdma_testing::denied::Denied;
 
 const PARAM: ConnParam<'_> = ConnParam { private: &[], rnr_retry: 7, send_timeout: None };
 const ATTR: QueueAttr =
@@ -88,35 +85,6 @@ fn is_open(socket: &impl AsFd) -> bool {
     read.is_err_and(|error| error == Errno::AGAIN)
 }
 
-#[test]
-fn a_caller_that_says_nothing_is_dropped_when_it_is_late() {
-    let mut scene = Scene::new();
-    let name = scene.listen();
-    assert_eq!(scene.look_in(0), None, "there is nothing to wait for");
-    let caller = socket::open().unwrap();
-    socket::connect(&caller, &name).unwrap();
-    assert!(scene.next().is_none());
-    assert_eq!(scene.look_in(0), Some(LATE_LOOK));
-    assert_eq!(scene.look_in(4), Some(LATE_LOOK));
-    assert!(is_open(&caller));
-    assert_eq!(scene.look_in(7), None);
-    assert!(!is_open(&caller));
-}
-
-#[test]
-fn a_hello_that_was_not_read_in_time_is_read() {
-    let mut scene = Scene::new();
-    let name = scene.listen();
-    let caller = socket::open().unwrap();
-    socket::connect(&caller, &name).unwrap();
-    assert!(scene.next().is_none());
-    send_hello(&caller, false);
-    assert_eq!(scene.look_in(7), None);
-    let request = scene.next();
-    assert!(matches!(request, Some(CmEvent::Request { .. })));
-    assert!(is_open(&caller), "it waits for an answer");
-}
-
 /// Sends a hello, with memory of its own.
 fn send_hello(caller: &impl AsFd, maps_pools: bool) {
     let dimensions = crate::layout::Dimensions { slots: 16, staging: STAGING };
@@ -173,45 +141,6 @@ fn an_answer_that_cannot_be_sent_is_an_error_and_ends_the_connection() {
     let why = denied.run(|| cm.accept(request, &handle, &PARAM).err()).expect("not answered");
     assert!(matches!(why, SetupError::System { call: "sendmsg", .. }), "{why}");
     assert!(!is_open(&caller));
-}
-
-/// Callers that send nothing, more than may be waited for.
-fn many_callers(scene: &mut Scene, name: &ShmName) -> Vec<CloseOnFork> {
-    assert_eq!(scene.cm.callers_max(), callers_max());
-    scene.cm.set_callers_max(DROPPED_MAX + 10);
-    let connected = |_| {
-        let caller = socket::open().unwrap();
-        socket::connect(&caller, name).unwrap();
-        caller
-    };
-    let callers = (0..DROPPED_MAX + 30).map(connected).collect();
-    // The clock is not looked at meanwhile: it would make room on a slow machine.
-    scene.cm.work();
-    assert!(scene.cm.events() == 0);
-    callers
-}
-
-#[test]
-fn callers_that_send_nothing_are_not_more_than_allowed() {
-    let mut scene = Scene::new();
-    let name = scene.listen();
-    let _callers = many_callers(&mut scene, &name);
-    assert_eq!(scene.cm.sockets(), scene.cm.callers_max() + 1, "and the listener");
-    assert_eq!(scene.look_in(0), Some(RETRY), "which is paused");
-}
-
-/// They are dropped as soon as others wait, and not when they are late.
-#[test]
-fn many_callers_that_send_nothing_keep_no_other_out() {
-    let mut scene = Scene::new();
-    let name = scene.listen();
-    let callers = many_callers(&mut scene, &name);
-    let _peer = HostilePeer::connect(&name, STAGING).unwrap();
-    scene.look_in(1);
-    assert!(matches!(scene.next(), Some(CmEvent::Request { .. })));
-    let dropped = callers.iter().position(is_open).unwrap();
-    assert_eq!(dropped, DROPPED_MAX, "the oldest");
-    assert!(callers[dropped..].iter().all(is_open));
 }
 
 #[test]
@@ -325,32 +254,4 @@ fn the_socket_of_a_connection_is_not_looked_at_any_more() {
     peer.send(&[0]);
     assert!(scene.next().is_none());
     drop(request);
-}
-
-/// It goes on as soon as there is one.
-#[test]
-fn a_listener_without_a_free_descriptor_is_paused() {
-    const ROLE: &str = "RPCRDMA_TEST_IDLES";
-    if std::env::var(ROLE).is_err() {
-        // The limit is one of a process.
-        let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["cm::tests::a_listener_without_a_free_descriptor_is_paused", "--exact"]);
-        let output = child.arg("--nocapture").env(ROLE, "1").output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
-        return;
-    }
-    let mut scene = Scene::new();
-    let name = scene.listen();
-    let _peer = HostilePeer::connect(&name, STAGING).unwrap();
-    let before = rustix::process::getrlimit(Resource::Nofile);
-    let lowest = std::fs::File::open("/dev/null").unwrap().as_raw_fd() as u64;
-    let none = Rlimit { current: Some(lowest), maximum: before.maximum };
-    rustix::process::setrlimit(Resource::Nofile, none).unwrap();
-    // It returns, and does not try for ever.
-    assert!(scene.next().is_none());
-    assert_eq!(scene.look_in(0), Some(RETRY));
-    rustix::process::setrlimit(Resource::Nofile, before).unwrap();
-    let event = scene.cm.next(&scene.waker, Duration::from_secs(20));
-    assert!(matches!(event, Some(CmEvent::Request { .. })));
 }

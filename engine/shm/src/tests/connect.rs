@@ -12,12 +12,12 @@ use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, QueueEvent, Queues,
     Rejection, SetupError, ShmName, WcStatus,
 };
+use rpcrdma_testing::denied::Denied;
 use rustix::fs::{FlockOperation, flock};
 
 use super::rules::Host;
 use crate::Shm;
 use crate::{ShmCm, socket};
-use rpcrdma_testing::denied::Denied;
 
 const PARAM: ConnParam<'_> = ConnParam { private: b"hello", rnr_retry: 7, send_timeout: None };
 
@@ -68,27 +68,6 @@ fn a_listener_has_a_file_as_long_as_it_listens() {
     cm.listen(at).unwrap();
     drop(cm);
     assert!(!path.exists());
-}
-
-#[test]
-fn who_stops_to_listen_at_one_address_goes_on_at_the_others() {
-    let (folder, device) = (Folder::new("two"), Shm::plain());
-    let (path, at) = folder.socket();
-    let mut cm = device.open_cm().unwrap();
-    cm.listen(at).unwrap();
-    let [first, second] = [(); 2].map(|()| cm.listen(Shm::address()).unwrap());
-    cm.unlisten(first);
-    assert!(path.exists(), "it has not stopped there");
-    let host = Host::new(&device, &SMALL);
-    let mut caller = device.open_cm().unwrap();
-    for to in [at, second] {
-        caller.connect(to, &host.queues.handle(), &PARAM).unwrap();
-        assert!(is_requested(&mut cm), "{to}");
-    }
-    let attempt = caller.connect(first, &host.queues.handle(), &PARAM).unwrap();
-    let refused = next(&mut caller);
-    assert!(matches!(refused, Some(CmEvent::Refused { id, reason: ConnectError::NoListener })
-            if id == attempt));
 }
 
 #[test]

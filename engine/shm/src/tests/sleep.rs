@@ -9,13 +9,13 @@ use rpcrdma_conformance::subject::Subject;
 use rpcrdma_provider::{
     Attached, CmEvent, ConnParam, ConnectionManager, Provider, QueueEvent, Queues, Waker,
 };
+use rpcrdma_testing::denied::Denied;
 use rpcrdma_transport::body::OP_SEND;
 use rpcrdma_transport::port::Port as _;
 
 use super::rules::{Host, Qp};
 use crate::Shm;
 use crate::hostile_peer::HostilePeer;
-use rpcrdma_testing::denied::Denied;
 
 const STAGING: u32 = 4 << 20;
 /// What a sleeper sleeps if nothing wakes it.

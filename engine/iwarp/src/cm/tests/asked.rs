@@ -1,10 +1,10 @@
 //! The side that is connected to.
 
+use rpcrdma_testing::denied::Denied;
 use rustix::net::sockopt;
 
 use super::*;
 use crate::terms::{First, ReadyToReceive, Terms};
-use rpcrdma_testing::denied::Denied;
 
 #[test]
 fn two_sides_connect_with_their_private_data() {
@@ -270,35 +270,6 @@ fn private_data_that_do_not_fit_are_cut_as_padding() {
 }
 
 #[test]
-fn a_caller_that_is_late_is_dropped() {
-    let mut scene = Scene::new();
-    let at = scene.listen();
-    assert_eq!(scene.look_in(0), None, "there is nothing to wait for");
-    let mut stream = caller(at);
-    scene.work_until(2);
-    assert_eq!(scene.look_in(0), Some(LATE_LOOK));
-    // A byte now and then does not help.
-    stream.write_all(&OWN_REQUEST[..5]).unwrap();
-    assert!(scene.is_quiet());
-    assert_eq!(scene.look_in(4), Some(LATE_LOOK));
-    assert!(is_open(&stream));
-    assert_eq!(scene.look_in(7), None);
-    assert!(has_ended(&mut stream));
-}
-
-#[test]
-fn a_request_that_was_not_read_in_time_is_read() {
-    let mut scene = Scene::new();
-    let at = scene.listen();
-    let mut stream = caller(at);
-    scene.work_until(2);
-    stream.write_all(OWN_REQUEST).unwrap();
-    assert_eq!(scene.look_in(7), None);
-    let _request = scene.request();
-    assert!(is_open(&stream), "it waits for a reply");
-}
-
-#[test]
 fn who_does_not_listen_any_more_is_not_reached() {
     let (mut a, mut b) = (Scene::new(), Scene::new());
     let to = b.listen();
@@ -315,17 +286,6 @@ fn who_does_not_listen_any_more_is_not_reached() {
     assert_eq!(a.refused(late), ConnectError::NoListener);
     // The address is free at once.
     assert_eq!(b.listen_at(&to.to_string()), to);
-}
-
-/// What a peer sends later is for the queues: a manager that looked at it would never return.
-#[test]
-fn a_wait_states_whether_its_waker_was_rung() {
-    let mut scene = Scene::new();
-    assert!(!scene.cm.wait(&scene.waker, Duration::ZERO), "its time is over");
-    let _caller = caller(scene.listen());
-    assert!(!scene.cm.wait(&scene.waker, LONG), "a socket is ready");
-    scene.waker.ring();
-    assert!(scene.cm.wait(&scene.waker, LONG));
 }
 
 #[test]

@@ -1,12 +1,9 @@
 //! Very many callers, and a system that has no room.
 
 use std::collections::HashSet;
-use std::os::fd::AsRawFd;
 use std::process::Command;
 
 use rpcrdma_provider::Origin;
-use rpcrdma_transport::callers::DROPPED_MAX;
-use rpcrdma_transport::epoll_set::EVENTS;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::*;
@@ -39,45 +36,9 @@ fn three_hundred_callers_at_a_time_are_all_taken() {
     assert_eq!(scene.cm.sockets(), 1);
 }
 
-/// Callers that send nothing, more than may be waited for. None if the process may not have so
-/// many.
-fn many_callers(scene: &mut Scene, at: SocketAddr) -> Option<Vec<TcpStream>> {
-    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let count = scene.cm.callers_max() + 50;
-    if files < 2 * count as u64 + 200 {
-        return None;
-    }
-    let callers = (0..count).map(|_| caller(at)).collect();
-    // The clock is not looked at meanwhile: it would make room on a slow machine.
-    while scene.cm.sockets() <= scene.cm.callers_max() {
-        scene.cm.work();
-        assert!(scene.cm.events() == 0);
-    }
-    Some(callers)
-}
-
 /// Whether the listener takes no connection.
 fn is_paused(scene: &Scene) -> bool {
     scene.cm.is_paused()
-}
-
-#[test]
-fn callers_that_send_nothing_are_not_more_than_allowed_and_keep_no_other_out() {
-    if !is_alone("callers_that_send_nothing_are_not_more_than_allowed_and_keep_no_other_out") {
-        return;
-    }
-    let mut scene = Scene::new();
-    let at = scene.listen();
-    let Some(callers) = many_callers(&mut scene, at) else { return };
-    assert_eq!(scene.cm.sockets(), scene.cm.callers_max() + 1, "and the listener");
-    assert!(is_paused(&scene), "which is paused");
-    let mut other = caller(at);
-    other.write_all(OWN_REQUEST).unwrap();
-    scene.look_in(1);
-    let (_request, from, _) = scene.request();
-    assert_eq!(from.as_ip(), Some(other.local_addr().unwrap()));
-    assert!(!is_open(&callers[0]), "the oldest are dropped");
-    assert!(callers.iter().filter(|stream| !is_open(stream)).count() <= 2 * DROPPED_MAX);
 }
 
 #[test]
@@ -97,27 +58,6 @@ fn the_addresses_of_one_ipv6_network_are_one_origin() {
     scene.work_until(4);
     let origins: HashSet<Origin> = scene.cm.callers().map(|(_, it, _)| it.origin()).collect();
     assert_eq!(origins, HashSet::from(["127.0.0.1", "::"].map(origin)));
-}
-
-/// Their sockets are ready as long as they come.
-#[test]
-fn callers_that_send_what_is_no_request_do_not_keep_the_manager_from_the_rest() {
-    if !is_alone("callers_that_send_what_is_no_request_do_not_keep_the_manager_from_the_rest") {
-        return;
-    }
-    let mut scene = Scene::new();
-    scene.cm.set_callers_max(LOOKS_MAX * EVENTS);
-    let at = scene.listen();
-    let noisy = |_| {
-        let mut stream = caller(at);
-        stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        stream
-    };
-    let _callers: Vec<TcpStream> = (0..LOOKS_MAX * EVENTS).map(noisy).collect();
-    scene.cm.work();
-    let left = scene.cm.callers().count();
-    assert!(left > 0, "it looked at all of them");
-    scene.work_until(1);
 }
 
 /// Whether this process is to run the test with that name. If not, another one does, whose limits
@@ -160,30 +100,6 @@ fn callers_leave_three_quarters_of_the_descriptors() {
     scene.look_in(1);
     let (_request, from, _) = scene.request();
     assert_eq!(from.as_ip(), Some(other.local_addr().unwrap()));
-}
-
-/// It goes on as soon as there is one.
-#[test]
-fn a_listener_without_a_free_descriptor_is_paused() {
-    if !is_alone("a_listener_without_a_free_descriptor_is_paused") {
-        return;
-    }
-    let mut scene = Scene::new();
-    let at = scene.listen();
-    let mut stream = caller(at);
-    stream.write_all(OWN_REQUEST).unwrap();
-    let lowest = std::fs::File::open("/dev/null").unwrap().as_raw_fd() as u64;
-    let before = lower(Resource::Nofile, lowest);
-    // It returns, and does not try for ever.
-    let began = Instant::now();
-    scene.cm.work();
-    assert!(scene.cm.events() == 0 && is_paused(&scene));
-    assert_eq!(scene.cm.look_at_clock(began), Some(RETRY));
-    assert!(is_paused(&scene), "the pause is not over");
-    setrlimit(Resource::Nofile, before).unwrap();
-    scene.look_in(1);
-    assert!(!is_paused(&scene), "it goes on");
-    let _request = scene.request();
 }
 
 #[test]

@@ -13,7 +13,6 @@ use rpcrdma_provider::{
     CmEvent, ConnectId, ConnectionManager, PrivateBytes, Provider, QueueAttr, Queues, Rejection,
     Waker,
 };
-use rpcrdma_transport::socket_cm::{LATE_LOOK, LOOKS_MAX, RETRY};
 
 use super::*;
 use crate::Tcp;
