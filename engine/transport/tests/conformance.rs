@@ -4,5 +4,5 @@ use rpcrdma_testing::fabric::Rings;
 
 rpcrdma_conformance::rules! {
     Rings:
-    acks, exposed, messages, model, remote, remote_model, remote_threads, teardown, threads, windows,
+    acks, connections, exposed, messages, model, remote, remote_model, remote_threads, teardown, threads, windows,
 }

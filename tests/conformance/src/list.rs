@@ -12,6 +12,21 @@ macro_rules! rules {
     };
 }
 
+/// Makes tests of some rules of a group, for a provider that does not keep all of them:
+/// `some_rules!(MySubject: messages { one, other });`
+#[macro_export]
+macro_rules! some_rules {
+    ($subject:ty: $($group:ident { $($name:ident),+ $(,)? })+) => {
+        $(mod $group {
+            use super::*;
+            $(#[test]
+            fn $name() {
+                $crate::listed::$group::$name::<$subject>();
+            })+
+        })+
+    };
+}
+
 /// Makes the functions and the macro of the list that follows.
 macro_rules! list {
     ($d:tt $($group:ident: $($name:ident),+;)+) => {
@@ -52,6 +67,14 @@ list! { $
             a_flush_needs_no_help_from_the_peer,
             requests_that_wait_for_room_are_flushed_last_and_in_order,
             destroying_with_requests_outstanding_silences_them;
+        connections:
+            private_data_go_both_ways,
+            a_rejected_attempt_is_told_why_and_gives_its_queue_pair_back,
+        an_attempt_without_a_listener_is_refused_and_gives_its_queue_pair_back,
+            queue_pairs_private_data_and_retries_have_limits,
+            an_endpoint_that_is_dropped_disconnects_the_other,
+            an_endpoint_belongs_to_the_queues_it_was_made_for,
+            a_waiting_manager_is_woken_by_an_event_and_by_its_waker;
         exposed:
             exposed_bytes_are_open_to_every_queue_pair_until_they_are_concealed,
             keys_of_registrations_rest_while_others_are_used,

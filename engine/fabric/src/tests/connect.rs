@@ -1,13 +1,11 @@
 //! Connecting: listeners, requests, rejections, private data, and messages before both sides are
 //! attached.
 
-use std::time::Duration;
-
 use rpcrdma_conformance::host::*;
 use rpcrdma_conformance::subject::{Options, Subject};
 use rpcrdma_provider::{
     Address, CmEvent, ConnParam, ConnectError, ConnectionManager, Provider, QueueAttr, QueueEvent,
-    Queues, Rejection, SetupError, Waker, WcStatus,
+    Queues, SetupError, WcStatus,
 };
 
 use super::rules::Pair;
@@ -75,59 +73,6 @@ fn an_address_of_another_kind_is_refused_with_those_that_are_taken() {
 }
 
 #[test]
-fn connecting_without_a_listener_a_rejection_and_a_dropped_request_are_refusals() {
-    let device = Fabric::new();
-    let attr = QueueAttr { qp_max: 1, ..SMALL };
-    let host = Host::new(&device, &attr);
-    let mut cm = device.open_cm().unwrap();
-    let nowhere = "10.0.0.1:1".parse().unwrap();
-    let id = cm.connect(nowhere, &host.queues.handle(), &QUIET).unwrap();
-    assert!(matches!(next(&mut cm), Some(CmEvent::Refused { id: refused, reason })
-            if refused == id && reason == ConnectError::NoListener));
-    let mut server = device.open_cm().unwrap();
-    let at = server.listen("10.0.0.1:0".parse().unwrap()).unwrap();
-    let encoded = Rejection::Refused { code: 7 }.encode();
-    for (private, why) in [
-        (None, Rejection::Unstated),
-        (Some(&encoded[..]), Rejection::Refused { code: 7 }),
-        (Some(&b"no"[..]), Rejection::Unstated),
-        (Some(&encoded[..7]), Rejection::Unstated),
-        (Some(&[0xff; 148]), Rejection::Unstated),
-    ] {
-        // There is one queue pair number: it comes back each time.
-        let id = cm.connect(at, &host.queues.handle(), &QUIET).unwrap();
-        let Some(CmEvent::Request { request, .. }) = next(&mut server) else { panic!() };
-        match private {
-            None => drop(request),
-            Some(private) => server.reject(request, private),
-        }
-        assert!(matches!(next(&mut cm), Some(CmEvent::Refused { id: refused, reason })
-                if refused == id && reason == ConnectError::Rejected(why)));
-    }
-    cm.connect(at, &host.queues.handle(), &QUIET).unwrap();
-    drop(server);
-    assert!(matches!(next(&mut cm), Some(CmEvent::Refused { .. })));
-}
-
-#[test]
-fn queue_pairs_private_data_and_retries_have_limits() {
-    let device = Fabric::new();
-    let attr = QueueAttr { qp_max: 2, ..SMALL };
-    let host = Host::new(&device, &attr);
-    let mut cm = device.open_cm().unwrap();
-    let at = cm.listen("10.0.0.1:0".parse().unwrap()).unwrap();
-    let handle = host.queues.handle();
-    let long = ConnParam { private: &[0; 57], rnr_retry: 7, send_timeout: None };
-    assert!(matches!(cm.connect(at, &handle, &long), Err(SetupError::Invalid { .. })));
-    let eager = ConnParam { private: &[], rnr_retry: 8, send_timeout: None };
-    assert!(matches!(cm.connect(at, &handle, &eager), Err(SetupError::Invalid { .. })));
-    cm.connect(at, &handle, &QUIET).unwrap();
-    cm.connect(at, &handle, &QUIET).unwrap();
-    let third = cm.connect(at, &handle, &QUIET);
-    assert!(matches!(third, Err(SetupError::Limit { needed: 3, limit: 2, .. })));
-}
-
-#[test]
 fn options_and_attributes_beyond_the_device_are_refused() {
     for slots in [0, 8, 48, 131_072] {
         let options = Options { slots: Some(slots), ..Options::default() };
@@ -172,40 +117,4 @@ fn an_endpoint_dropped_before_it_was_attached_disconnects_the_other() {
     drop(ours);
     assert_eq!(brief(&pair.b.poll_dry()), [(1, WcStatus::Flushed)]);
     assert_eq!(pair.b.events(), [QueueEvent::Disconnected { qp_num: qb.qp_num }]);
-}
-
-#[test]
-fn an_endpoint_belongs_to_the_queues_it_was_made_for() {
-    let mut pair = Pair::small();
-    let (ours, theirs) = endpoints(&pair.device, &pair.a, &pair.b, 7);
-    assert!(matches!(pair.b.queues.attach(ours), Err(SetupError::Invalid { .. })));
-    let qb = pair.b.queues.attach(theirs).unwrap();
-    pair.b.poll();
-    assert_eq!(pair.b.events(), [QueueEvent::Disconnected { qp_num: qb.qp_num }]);
-}
-
-#[test]
-fn a_waiting_manager_is_woken_by_an_event_and_by_its_waker() {
-    let device = Fabric::new();
-    let host = Host::new(&device, &SMALL);
-    let mut server = device.open_cm().unwrap();
-    let at = server.listen("10.0.0.1:0".parse().unwrap()).unwrap();
-    let waker = Waker::new().unwrap();
-    let ringer = waker.clone();
-    let long = Duration::from_secs(600);
-    std::thread::scope(|scope| {
-        let server = scope.spawn(move || {
-            assert!(matches!(server.next(&waker, long), Some(CmEvent::Request { .. })));
-            assert!(server.next(&waker, long).is_none());
-        });
-        let mut client = device.open_cm().unwrap();
-        client.connect(at, &host.queues.handle(), &QUIET).unwrap();
-        // The server drops the request, which is how we know that it has got it.
-        assert!(matches!(
-            client.next(&Waker::new().unwrap(), long),
-            Some(CmEvent::Refused { reason: ConnectError::Rejected(Rejection::Unstated), .. })
-        ));
-        ringer.ring();
-        server.join().unwrap();
-    });
 }

@@ -37,5 +37,5 @@ impl Subject for Fabric {
 
 rpcrdma_conformance::rules! {
     Fabric:
-    acks, exposed, messages, model, remote, remote_model, remote_threads, teardown, threads, windows,
+    acks, connections, exposed, messages, model, remote, remote_model, remote_threads, teardown, threads, windows,
 }

@@ -34,5 +34,5 @@ impl Subject for Tcp {
 }
 
 rpcrdma_conformance::rules! {
-    Tcp: exposed, messages, model, remote, remote_model, remote_threads, teardown, threads, windows
+    Tcp: connections, exposed, messages, model, remote, remote_model, remote_threads, teardown, threads, windows
 }

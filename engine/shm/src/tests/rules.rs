@@ -39,5 +39,5 @@ impl Subject for Shm {
 
 rpcrdma_conformance::rules! {
     Shm:
-    acks, exposed, messages, model, remote, remote_model, remote_threads, teardown, threads, windows,
+    acks, connections, exposed, messages, model, remote, remote_model, remote_threads, teardown, threads, windows,
 }

@@ -14,5 +14,6 @@ mod kept;
 mod messages;
 mod remote;
 mod rig;
+mod rules;
 mod setup;
 mod wired;

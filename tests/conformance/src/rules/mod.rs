@@ -1,6 +1,7 @@
 //! The rules: in each file those of one subject.
 
 pub(crate) mod acks;
+pub(crate) mod connections;
 pub(crate) mod exposed;
 pub(crate) mod messages;
 pub(crate) mod model;

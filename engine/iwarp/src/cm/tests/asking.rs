@@ -5,19 +5,6 @@ use crate::calls::Calls;
 use crate::terms::{First, ReadyToReceive, Terms};
 
 #[test]
-fn connecting_to_an_address_without_a_listener_is_refused() {
-    let mut scene = Scene::new();
-    let (listener, at) = foreign();
-    drop(listener);
-    // Its queue pairs are free again.
-    for _ in 0..3 * ATTR.qp_max {
-        let attempt = scene.connect(at);
-        assert_eq!(scene.refused(attempt), ConnectError::NoListener);
-        assert!(scene.cm.sockets() == 0);
-    }
-}
-
-#[test]
 fn what_the_system_reports_of_an_address_is_passed_on() {
     let mut scene = Scene::new();
     // A multicast address has no host.
@@ -159,29 +146,4 @@ fn an_attempt_that_is_cancelled_has_no_event_and_leaves_nothing() {
         assert!(scene.is_quiet());
         assert_eq!(scene.cm.cancel(attempt), None, "a second time");
     }
-}
-
-#[test]
-fn an_attempt_takes_a_queue_pair_and_no_more_than_there_are() {
-    let mut scene = Scene::new();
-    let (_listener, at) = foreign();
-    let attempts: Vec<_> = (0..ATTR.qp_max).map(|_| scene.connect(at)).collect();
-    let more = scene.cm.connect(Address::Ip(at), &scene.queues.handle(), &PARAM);
-    assert!(matches!(more, Err(SetupError::Limit { .. })));
-    assert!(scene.is_quiet());
-    for attempt in attempts {
-        scene.cm.cancel(attempt);
-    }
-    scene.connect(at);
-}
-
-#[test]
-fn parameters_that_are_not_allowed_are_refused() {
-    let mut scene = Scene::new();
-    let (_listener, at) = foreign();
-    for param in [ConnParam { private: &[0; 57], ..PARAM }, ConnParam { rnr_retry: 8, ..PARAM }] {
-        let outcome = scene.cm.connect(Address::Ip(at), &scene.queues.handle(), &param);
-        assert!(matches!(outcome, Err(SetupError::Invalid { .. })));
-    }
-    assert!(scene.cm.sockets() == 0);
 }
