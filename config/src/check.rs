@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::bounded::Bounded;
-use crate::choice::{Cores, RnrTimer, Words};
+use crate::choice::{Cores, ProviderKind, RnrTimer, Words};
 use crate::error::ConfigError;
 use crate::text::RawText;
 use crate::units::{
@@ -188,6 +188,15 @@ pub(crate) fn word<T: Words>(key: &'static str, given: &RawText) -> Result<T, Co
         let allowed: Vec<_> = T::WORDS.iter().map(|(word, _)| format!("\"{word}\"")).collect();
         value(key, quoted(given), allowed.join(", "))
     })
+}
+
+impl std::str::FromStr for ProviderKind {
+    type Err = ConfigError;
+
+    /// By the word of a configuration.
+    fn from_str(text: &str) -> Result<ProviderKind, ConfigError> {
+        word("engine.provider", &text.into())
+    }
 }
 
 /// A switch: both values are allowed.

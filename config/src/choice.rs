@@ -24,6 +24,20 @@ pub enum ProviderKind {
 }
 
 impl ProviderKind {
+    /// All that a program can open.
+    pub const OPENED: [ProviderKind; 4] = [Self::Fabric, Self::Shm, Self::Tcp, Self::Verbs];
+
+    /// What it reaches, for the help of a program.
+    pub const fn about(self) -> &'static str {
+        match self {
+            ProviderKind::Auto => "What the address is of",
+            ProviderKind::Fabric => "The software fabric: reaches only this process; for tests",
+            ProviderKind::Shm => "Shared memory: reaches the processes of this host",
+            ProviderKind::Tcp => "iWARP over TCP: reaches every host",
+            ProviderKind::Verbs => "An RDMA device: reaches the hosts of its network",
+        }
+    }
+
     /// Whether a program with this configuration may open a provider of that kind.
     pub fn admits(self, opened: ProviderKind) -> bool {
         self == ProviderKind::Auto || self == opened

@@ -6,7 +6,6 @@
 //! Only the statics below name these functions; `#[used]` keeps them.
 
 use rpcrdma_config::Config;
-use rpcrdma_fabric::Fabric;
 use rpcrdma_provider::{Address, Provider};
 
 use crate::api::handler::RefuseCalls;
@@ -14,18 +13,16 @@ use crate::engine::Engine;
 use crate::error::SetupError;
 use crate::session::{Session, SessionOptions};
 
-#[used]
-static FABRIC: Use<Fabric> = what_programs_use;
-#[cfg(feature = "shm")]
-#[used]
-static SHM: Use<rpcrdma_shm::Shm> = what_programs_use;
-#[cfg(feature = "tcp")]
-#[used]
-static TCP: Use<rpcrdma_iwarp::Tcp> = what_programs_use;
-#[cfg(feature = "verbs")]
-#[used]
-static VERBS: Use<rpcrdma_verbs::Verbs> = what_programs_use;
-
+/// A static for each provider.
+macro_rules! instances {
+    ([] $($name:ident)+) => {
+        $(const _: () = {
+            #[used]
+            static INSTANCE: Use<crate::built::$name> = what_programs_use;
+        };)+
+    };
+}
+crate::each_provider! { [instances] }
 type Use<P> = fn(P, Config, Address) -> Result<(), SetupError>;
 
 /// Never called. A part that it does not name is compiled by each program that uses it.

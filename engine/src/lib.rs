@@ -102,6 +102,8 @@ pub use provider::{
     Address, AddressError, Armed, ConnectError, ConnectId, CqError, Credentials, HostRefusal,
     Origin, Provider, Rejection, ShmName, WcStatus,
 };
+#[doc(hidden)]
+pub use providers::built;
 pub use providers::provider_for;
 pub use resources::{ShardMemory, ShardResources};
 pub use rpcrdma_config::{Config, ConfigError, ProviderKind, Raw};

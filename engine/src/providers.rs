@@ -1,7 +1,133 @@
-//! Which provider leads to an address.
+//! The providers of this build: the list of them, and which one leads to an address.
 
 use rpcrdma_config::{Config, ProviderKind};
 use rpcrdma_provider::Address;
+
+/// The providers by the names of their kinds, for [`with_provider!`](crate::with_provider).
+#[doc(hidden)]
+pub mod built {
+    use rpcrdma_config::{Config, ProviderKind};
+    pub use rpcrdma_fabric::Fabric;
+    #[cfg(feature = "tcp")]
+    pub use rpcrdma_iwarp::Tcp;
+    use rpcrdma_provider::SetupError;
+    #[cfg(feature = "shm")]
+    pub use rpcrdma_shm::Shm;
+    #[cfg(feature = "verbs")]
+    pub use rpcrdma_verbs::Verbs;
+
+    /// What is opened in place of a provider that this build does not have.
+    pub struct Missing;
+
+    impl Missing {
+        /// Never opens anything.
+        pub fn from_config(config: &Config) -> Result<Fabric, SetupError> {
+            Err(SetupError::unmet(config, "engine.provider", "this build has no such provider"))
+        }
+    }
+
+    /// What a program opens where the configuration leaves it open.
+    pub fn opened(kind: ProviderKind) -> ProviderKind {
+        if kind == ProviderKind::Auto { ProviderKind::Fabric } else { kind }
+    }
+}
+
+/// Evaluates an expression with the type of a provider, by its [`ProviderKind`]; `Auto` is the
+/// software fabric. In a build without the provider, `from_config` of the type is an error.
+///
+/// ```
+/// use rpcrdma_engine::{Config, Engine, Provider, SetupError, with_provider};
+///
+/// fn run<P: Provider>(device: P, config: Config) -> Result<String, SetupError> {
+///     let name = device.caps().name.clone();
+///     Engine::new(device, config)?.stop();
+///     Ok(name)
+/// }
+/// let config = Config::default();
+/// let kind = config.engine().provider;
+/// let name = with_provider!(kind, |Device| run(Device::from_config(&config)?, config))?;
+/// assert_eq!(name, "fabric");
+/// # Ok::<(), SetupError>(())
+/// ```
+#[macro_export]
+macro_rules! with_provider {
+    ($kind:expr, |$device:ident| $act:expr) => {
+        $crate::each_provider! { [$crate::with_each] $kind, $device, $act }
+    };
+}
+
+/// Passes what is behind the brackets to the macro that they name, in brackets, and behind it the
+/// providers of this build, by the names of their kinds. A new provider is added here.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! each_provider {
+    ($to:tt $($arguments:tt)*) => { $crate::add_shm! { $to [$($arguments)*] Fabric } };
+}
+
+#[doc(hidden)]
+#[macro_export]
+#[cfg(feature = "shm")]
+macro_rules! add_shm {
+    ($($list:tt)*) => { $crate::add_tcp! { $($list)* Shm } };
+}
+
+#[doc(hidden)]
+#[macro_export]
+#[cfg(not(feature = "shm"))]
+macro_rules! add_shm {
+    ($($list:tt)*) => { $crate::add_tcp! { $($list)* } };
+}
+
+#[doc(hidden)]
+#[macro_export]
+#[cfg(feature = "tcp")]
+macro_rules! add_tcp {
+    ($($list:tt)*) => { $crate::add_verbs! { $($list)* Tcp } };
+}
+
+#[doc(hidden)]
+#[macro_export]
+#[cfg(not(feature = "tcp"))]
+macro_rules! add_tcp {
+    ($($list:tt)*) => { $crate::add_verbs! { $($list)* } };
+}
+
+#[doc(hidden)]
+#[macro_export]
+#[cfg(feature = "verbs")]
+macro_rules! add_verbs {
+    ($($list:tt)*) => { $crate::pass_on! { $($list)* Verbs } };
+}
+
+#[doc(hidden)]
+#[macro_export]
+#[cfg(not(feature = "verbs"))]
+macro_rules! add_verbs {
+    ($($list:tt)*) => { $crate::pass_on! { $($list)* } };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! pass_on {
+    ([$($to:tt)*] $($list:tt)*) => { $($to)*! { $($list)* } };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! with_each {
+    ([$kind:expr, $device:ident, $act:expr] $($name:ident)+) => {
+        match $crate::built::opened($kind) {
+            $($crate::ProviderKind::$name => {
+                type $device = $crate::built::$name;
+                $act
+            })+
+            _ => {
+                type $device = $crate::built::Missing;
+                $act
+            }
+        }
+    };
+}
 
 /// The provider that a program opens to listen at an address, or to connect to it; without an
 /// address, both ends are in the program. That is `engine.provider` of the configuration, and if

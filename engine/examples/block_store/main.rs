@@ -37,8 +37,7 @@ use client::{Block, Session};
 use disk::Store;
 use rpcrdma_config::ProviderKind;
 use rpcrdma_config::units::Length;
-use rpcrdma_engine::verbs::Verbs;
-use rpcrdma_engine::{Address, Config, Engine, Fabric, Provider, Shm, Tcp};
+use rpcrdma_engine::{Address, Config, Engine, Provider, SetupError, with_provider};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -86,18 +85,14 @@ fn run(args: &Args, out: &mut impl Write) -> Outcome {
 
 /// Opens the device. Everything behind is the same for all of them.
 fn open(config: Config, role: &Role, args: &Args, out: &mut impl Write) -> Outcome {
-    match config.engine().provider {
-        ProviderKind::Auto | ProviderKind::Fabric => {
-            play(Fabric::from_config(&config)?, config, role, args, out)
-        }
-        ProviderKind::Shm => play(Shm::from_config(&config)?, config, role, args, out),
-        ProviderKind::Tcp => play(Tcp::from_config(&config)?, config, role, args, out),
-        ProviderKind::Verbs => {
-            let verbs = Verbs::from_config(&config)
-                .map_err(|error| format!("{error}; shm:PATH and --provider tcp need no device"))?;
-            play(verbs, config, role, args, out)
-        }
-    }
+    let kind = config.engine().provider;
+    let hint = |error: SetupError| match kind {
+        ProviderKind::Verbs => format!("{error}; shm:PATH and --provider tcp need no device"),
+        _ => error.to_string(),
+    };
+    with_provider!(kind, |Device| {
+        play(Device::from_config(&config).map_err(hint)?, config, role, args, out)
+    })
 }
 
 fn play<P: Provider>(

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rpcrdma_engine::onc::CallHeader;
-use rpcrdma_engine::{Fabric, Payload};
+use rpcrdma_engine::{Fabric, Payload, Shm};
 
 use super::*;
 use crate::args::block;

@@ -20,10 +20,9 @@ use std::time::Duration;
 use args::Args;
 use clap::Parser;
 use rpcrdma_config::ProviderKind;
-use rpcrdma_engine::verbs::Verbs;
 use rpcrdma_engine::{
-    Address, Answer, Call, Client, Clock, Config, Engine, Fabric, Handler, Provider, Reply, Shm,
-    Tcp,
+    Address, Answer, Call, Client, Clock, Config, Engine, Handler, Provider, Reply, SetupError,
+    with_provider,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -65,18 +64,12 @@ fn complain(line: impl Display) {
 /// Opens the device. Everything behind is the same for all of them.
 fn open(args: &Args) -> Result<(), Box<dyn Error>> {
     let config = args.config()?;
-    match config.engine().provider {
-        ProviderKind::Auto | ProviderKind::Fabric => {
-            run(Fabric::from_config(&config)?, config, args)
-        }
-        ProviderKind::Shm => run(Shm::from_config(&config)?, config, args),
-        ProviderKind::Tcp => run(Tcp::from_config(&config)?, config, args),
-        ProviderKind::Verbs => {
-            let verbs = Verbs::from_config(&config)
-                .map_err(|error| format!("{error}; shm:PATH and --provider tcp need no device"))?;
-            run(verbs, config, args)
-        }
-    }
+    let kind = config.engine().provider;
+    let hint = |error: SetupError| match kind {
+        ProviderKind::Verbs => format!("{error}; shm:PATH and --provider tcp need no device"),
+        _ => error.to_string(),
+    };
+    with_provider!(kind, |Device| run(Device::from_config(&config).map_err(hint)?, config, args))
 }
 
 fn run<P: Provider>(device: P, config: Config, args: &Args) -> Result<(), Box<dyn Error>> {

@@ -16,11 +16,11 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use port::Port;
 use rpcrdma_engine::{
-    Address, Answer, Armed, Call, Clock, Config, Engine, Handler, Provider, Reply, SetupError,
-    Shard, Shm, Tcp,
+    Address, Answer, Armed, Call, Clock, Config, Engine, Handler, Provider, ProviderKind, Reply,
+    SetupError, Shard, with_provider,
 };
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -34,13 +34,7 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 struct Args {
     /// What carries the messages.
     #[arg(short, long, default_value = "shm")]
-    provider: Over,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Over {
-    Shm,
-    Tcp,
+    provider: ProviderKind,
 }
 
 /// Opens the device of an end.
@@ -61,11 +55,9 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-fn start(over: Over, calls: u32) -> Outcome<u64> {
-    match over {
-        Over::Shm => run(Shm::from_config, "shm:@", calls),
-        Over::Tcp => run(Tcp::from_config, "127.0.0.1:0", calls),
-    }
+fn start(over: ProviderKind, calls: u32) -> Outcome<u64> {
+    let at = if over == ProviderKind::Shm { "shm:@" } else { "127.0.0.1:0" };
+    with_provider!(over, |Device| run(Device::from_config, at, calls))
 }
 
 /// Serves this many calls of a client, which then asks the port how many there were.
@@ -158,9 +150,11 @@ const EVENTS: usize = 16;
 
 #[cfg(test)]
 mod tests {
+    use rpcrdma_engine::ProviderKind;
+
     #[test]
     fn the_port_counts_the_calls_that_the_same_thread_answers() {
-        for over in [super::Over::Shm, super::Over::Tcp] {
+        for over in [ProviderKind::Shm, ProviderKind::Tcp] {
             assert_eq!(super::start(over, 100).expect("every number comes back"), 100);
         }
     }

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use rpcrdma_engine::{Address, Config, ConfigError, ProviderKind, provider_for};
 
 use rpcrdma_nfs3::{Options, Squash};
@@ -26,8 +27,8 @@ pub struct Args {
     pub mount: Option<SocketAddr>,
     /// The transport [default: that of the configuration, or what the address of --listen is of:
     /// shm, verbs if an RDMA device has it, otherwise tcp].
-    #[arg(long)]
-    pub provider: Option<ProviderOption>,
+    #[arg(long, value_parser = providers())]
+    pub provider: Option<ProviderKind>,
     /// The RDMA device by its name [default: the device that has the address of --listen].
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
@@ -59,29 +60,11 @@ pub struct Args {
     pub man: bool,
 }
 
-/// The transport of the messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ProviderOption {
-    /// The software fabric: reaches only clients in the same process; for tests.
-    Fabric,
-    /// Shared memory: reaches clients on this host.
-    Shm,
-    /// iWARP over TCP: reaches every host, also the kernel's client with siw.
-    Tcp,
-    /// An RDMA device.
-    Verbs,
-}
-
-impl ProviderOption {
-    /// As a configuration names it.
-    fn name(self) -> &'static str {
-        match self {
-            ProviderOption::Fabric => "fabric",
-            ProviderOption::Shm => "shm",
-            ProviderOption::Tcp => "tcp",
-            ProviderOption::Verbs => "verbs",
-        }
-    }
+/// The providers by their names.
+fn providers() -> impl TypedValueParser<Value = ProviderKind> {
+    let value = |kind: ProviderKind| PossibleValue::new(kind.as_str()).help(kind.about());
+    let words = PossibleValuesParser::new(ProviderKind::OPENED.map(value));
+    words.map(|word| word.parse().expect("it is one of these"))
 }
 
 impl Args {
@@ -95,7 +78,7 @@ impl Args {
     pub fn config(&self, file: &Config) -> Result<Config, ConfigError> {
         let mut raw = file.raw().clone();
         if let Some(provider) = self.provider {
-            raw.engine.provider = provider.name().into();
+            raw.engine.provider = provider.as_str().into();
         }
         if let Some(device) = &self.device {
             (raw.verbs.device, raw.verbs.address) = (device.as_str().into(), "auto".into());

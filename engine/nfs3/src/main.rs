@@ -23,8 +23,7 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 #[cfg(feature = "metrics")]
 use rpcrdma_engine::metrics::MetricsServer;
-use rpcrdma_engine::verbs::Verbs;
-use rpcrdma_engine::{Config, Fabric, Provider, ProviderKind, Shm, Tcp};
+use rpcrdma_engine::{Config, Provider, ProviderKind, SetupError, with_provider};
 use rpcrdma_nfs3::Server;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -69,18 +68,12 @@ fn say(line: impl Display) {
 
 /// Opens the configured device and serves.
 fn serve(args: &Args, config: Config) -> Result<(), Box<dyn Error>> {
-    match config.engine().provider {
-        ProviderKind::Auto | ProviderKind::Fabric => {
-            run(Fabric::from_config(&config)?, config, args)
-        }
-        ProviderKind::Shm => run(Shm::from_config(&config)?, config, args),
-        ProviderKind::Tcp => run(Tcp::from_config(&config)?, config, args),
-        ProviderKind::Verbs => {
-            let verbs = Verbs::from_config(&config)
-                .map_err(|error| format!("{error}; --provider tcp needs no device"))?;
-            run(verbs, config, args)
-        }
-    }
+    let kind = config.engine().provider;
+    let hint = |error: SetupError| match kind {
+        ProviderKind::Verbs => format!("{error}; --provider tcp needs no device"),
+        _ => error.to_string(),
+    };
+    with_provider!(kind, |Device| run(Device::from_config(&config).map_err(hint)?, config, args))
 }
 
 /// Serves metrics, if they are asked for, until the value is dropped.

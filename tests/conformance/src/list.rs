@@ -69,7 +69,7 @@ list! { $
             destroying_with_requests_outstanding_silences_them;
         connections:
             private_data_go_both_ways,
-            a_rejected_attempt_is_told_why_and_gives_its_queue_pair_back,
+            a_rejected_attempt_has_its_reason_and_gives_its_queue_pair_back,
         an_attempt_without_a_listener_is_refused_and_gives_its_queue_pair_back,
             queue_pairs_private_data_and_retries_have_limits,
             an_endpoint_that_is_dropped_disconnects_the_other,

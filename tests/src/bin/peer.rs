@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rpcrdma_engine::{
-    Address, Client, Config, Engine, Provider, ProviderKind, SetupError, Shm, Tcp, provider_for,
+    Address, Client, Config, Engine, Provider, ProviderKind, SetupError, provider_for,
+    with_provider,
 };
 use rpcrdma_tests::caller::{Account, Caller, Task};
 use rpcrdma_tests::service::Service;
@@ -61,16 +62,13 @@ fn main() -> ExitCode {
     };
     let config = config(&wanted);
     let ended = match config.engine().provider {
-        ProviderKind::Shm => {
-            Shm::from_config(&config).and_then(|device| run(device, config, &wanted))
-        }
-        ProviderKind::Tcp => {
-            Tcp::from_config(&config).and_then(|device| run(device, config, &wanted))
-        }
-        _ => Verbs::from_config(&config).and_then(|device| {
+        ProviderKind::Verbs => Verbs::from_config(&config).and_then(|device| {
             let ended = run(device.clone(), config, &wanted);
             println!("{:?}", device.events());
             ended
+        }),
+        kind => with_provider!(kind, |Device| {
+            Device::from_config(&config).and_then(|device| run(device, config, &wanted))
         }),
     };
     ended.unwrap_or_else(|why| {

@@ -13,11 +13,11 @@ use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use rpcrdma_async::{AsyncClient, AsyncOptions, CallFailed, Request};
 use rpcrdma_engine::{
-    Address, Config, Engine, Fabric, OwnedCall, Provider, Resend, Session, SessionOptions,
-    SetupError, Tcp,
+    Address, Config, Engine, OwnedCall, Provider, ProviderKind, Resend, Session, SessionOptions,
+    SetupError, with_provider,
 };
 use services::Service;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -33,13 +33,7 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 struct Args {
     /// What carries the calls to the services.
     #[arg(short, long, default_value = "fabric")]
-    provider: Over,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Over {
-    Fabric,
-    Tcp,
+    provider: ProviderKind,
 }
 
 /// The services that a request needs. Each connection has a clone.
@@ -103,15 +97,12 @@ fn client<P: Provider>(engine: &Engine<P>, at: Address) -> Outcome<AsyncClient> 
 
 /// Has `clients` send the lines to a gateway over this provider, and returns the answers.
 async fn answers(
-    over: Over,
+    over: ProviderKind,
     clients: u32,
     lines: &[&str],
     patience: Duration,
 ) -> Outcome<Vec<String>> {
-    match over {
-        Over::Fabric => run(Fabric::from_config, clients, lines, patience).await,
-        Over::Tcp => run(Tcp::from_config, clients, lines, patience).await,
-    }
+    with_provider!(over, |Device| run(Device::from_config, clients, lines, patience).await)
 }
 
 /// The same, over what `open` opens: starts both services and the gateway.
@@ -183,7 +174,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn every_line_is_answered_with_both_numbers() {
         let lines = ["GET 1", "GET 20", "GET", "GET 400"];
-        for over in [Over::Fabric, Over::Tcp] {
+        for over in [ProviderKind::Fabric, ProviderKind::Tcp] {
             let answers = answers(over, 20, &lines, Duration::from_secs(60)).await;
             let answers = answers.expect("the gateway serves");
             assert_eq!(answers.len(), 80);
@@ -196,7 +187,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn a_service_that_does_not_answer_delays_no_request_for_long() {
         let lines = ["GET 13"; 30];
-        for over in [Over::Fabric, Over::Tcp] {
+        for over in [ProviderKind::Fabric, ProviderKind::Tcp] {
             let answers = answers(over, 3, &lines, Duration::from_millis(5)).await;
             let answers = answers.expect("the gateway serves");
             assert_eq!(answers, ["504 a service takes too long"; 90]);

@@ -26,7 +26,7 @@ use std::thread;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use rpcrdma_engine::{Address, Config, Engine, Provider, Shm, Tcp};
+use rpcrdma_engine::{Address, Config, Engine, Provider, ProviderKind, with_provider};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -46,7 +46,7 @@ struct Args {
     at: Address,
     /// What carries the messages; without it what the address is of.
     #[arg(short, long)]
-    provider: Option<Over>,
+    provider: Option<ProviderKind>,
     /// The configuration of the engine.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
@@ -56,12 +56,6 @@ struct Args {
     /// Serve metrics for Prometheus here, over HTTP at /metrics.
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Over {
-    Shm,
-    Tcp,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -79,11 +73,10 @@ fn run(args: &Args) -> Outcome<()> {
     // Before there are threads: no other thread handles the signals.
     let stopped = stop_on_signal()?;
     let config = Config::load(&args.config)?;
-    let usual = if args.at.as_ip().is_some() { Over::Tcp } else { Over::Shm };
-    match args.provider.unwrap_or(usual) {
-        Over::Shm => play(Shm::from_config(&config)?, config, args, &stopped),
-        Over::Tcp => play(Tcp::from_config(&config)?, config, args, &stopped),
-    }
+    let usual = if args.at.as_ip().is_some() { ProviderKind::Tcp } else { ProviderKind::Shm };
+    with_provider!(args.provider.unwrap_or(usual), |Device| {
+        play(Device::from_config(&config)?, config, args, &stopped)
+    })
 }
 
 /// Plays the role of this process over a device.

@@ -26,7 +26,7 @@ rpcrdma_conformance::some_rules! {
     Verbs:
     connections {
         private_data_go_both_ways,
-        a_rejected_attempt_is_told_why_and_gives_its_queue_pair_back,
+        a_rejected_attempt_has_its_reason_and_gives_its_queue_pair_back,
         queue_pairs_private_data_and_retries_have_limits,
         an_endpoint_belongs_to_the_queues_it_was_made_for,
     }

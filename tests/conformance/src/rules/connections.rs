@@ -44,7 +44,7 @@ pub(crate) fn private_data_go_both_ways<S: Subject>() {
     }
 }
 
-pub(crate) fn a_rejected_attempt_is_told_why_and_gives_its_queue_pair_back<S: Subject>() {
+pub(crate) fn a_rejected_attempt_has_its_reason_and_gives_its_queue_pair_back<S: Subject>() {
     let device = S::plain();
     let host = Host::new(&device, &QueueAttr { qp_max: 1, ..SMALL });
     let mut cm = device.open_cm().unwrap();
