@@ -2,7 +2,8 @@
 //!
 //! A mode is a module with `Args`, which hold an `output: OutputArgs`, with `EXAMPLES`, and with a
 //! function `measure(&Args, &Session)`, which returns a report. It declares an
-//! [`Experiment`](experiment::Experiment) and runs it. To add one: its file, and a line in the list.
+//! `Experiment` and runs it. To add one: its file, a line in the list,
+//! and for the head of its page one in `HEADLINES` of `page.js`.
 
 use clap::Subcommand;
 

@@ -197,7 +197,7 @@ impl fmt::Display for At {
     }
 }
 
-/// The parts of a distribution, as [`PARTS`] names them: what is kept of every round.
+/// The parts of a distribution, as `PARTS` names them: what is kept of every round.
 #[derive(Debug, Clone, Copy)]
 pub struct Parts([f64; PARTS.len()]);
 

@@ -180,6 +180,10 @@ impl Polled for Lent {
         act(unsafe { self.0.as_mut() });
     }
 
+    fn begin_connect(&mut self, _: Address) -> Result<Result<ConnectId, SetupError>, c_int> {
+        Err(inside())
+    }
+
     fn poll(&mut self, _: u64, _: &Done) -> bool {
         false
     }
@@ -326,8 +330,12 @@ pub(crate) unsafe fn free(polled: *mut rpcrdma_polled) {
         return;
     }
     // SAFETY: as above.
-    let object = unsafe { taken_back(polled) };
+    let mut object = unsafe { taken_back(polled) };
     caught(|| {
+        // The program may still have it: it is empty before its callbacks run.
+        if let Some(object) = &mut object {
+            object.call.get_mut().clear();
+        }
         drop(object);
         OK
     });

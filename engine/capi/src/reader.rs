@@ -210,6 +210,9 @@ pub extern "C" fn rpcrdma_get_some(
 ) -> c_int {
     let Some(reader) = rpcrdma_reader::of(reader) else { return invalid("reader") };
     given!(slice);
+    if len_max == 0 {
+        return invalid("len_max: 0, and at least 1 is read");
+    }
     match reader.some(len_max) {
         Ok(bytes) => slice.write(rpcrdma_slice::of(bytes)),
         Err(_) => return plain(RPCRDMA_E_END),

@@ -15,6 +15,9 @@ use crate::handler::{Callbacks, Factory, rpcrdma_handler};
 use crate::polled::{Polled, rpcrdma_polled};
 use crate::provider::{AnyEngine, each};
 
+/// Polls without work after which `rpcrdma_poll_for` sleeps: as those of a client.
+const POLLS_IDLE: u32 = 200;
+
 /// A shard for the calling thread to poll, which serves the engine's listeners. It calls
 /// `handler->start` before it returns. Freed by `rpcrdma_polled_free`.
 ///
@@ -49,16 +52,20 @@ impl<P: Provider> Polled for Shard<P, Callbacks> {
     fn poll_for(&mut self, timeout: Duration, _: &Done) -> bool {
         let clock = Clock::new();
         let until = Duration::from_nanos(clock.now()).saturating_add(timeout);
+        let mut polls = 0;
         loop {
             let now = clock.now();
             if self.poll_once(now) {
                 return true;
             }
             let left = until.saturating_sub(Duration::from_nanos(now));
-            if left.is_zero() {
+            if left.is_zero() || Shard::is_stopped(self) {
                 return false;
             }
-            Shard::idle(self, false, now, left);
+            polls += 1;
+            if polls >= POLLS_IDLE {
+                Shard::wait(self, left);
+            }
         }
     }
 

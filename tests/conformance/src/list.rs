@@ -70,7 +70,7 @@ list! { $
         connections:
             private_data_go_both_ways,
             a_rejected_attempt_has_its_reason_and_gives_its_queue_pair_back,
-        an_attempt_without_a_listener_is_refused_and_gives_its_queue_pair_back,
+            an_attempt_without_a_listener_is_refused_and_gives_its_queue_pair_back,
             queue_pairs_private_data_and_retries_have_limits,
             an_endpoint_that_is_dropped_disconnects_the_other,
             an_endpoint_belongs_to_the_queues_it_was_made_for,

@@ -90,7 +90,7 @@ fn kv_ends_by_its_deadline_without_a_server() {
 fn observe_shows_its_events_and_metrics() {
     for program in programs("observe") {
         let output = program.command(&[]).output().expect("it runs");
-        let [said, events] = [output.stdout, output.stderr].map(|all| String::from_utf8(all));
+        let [said, events] = [output.stdout, output.stderr].map(String::from_utf8);
         let version = env!("CARGO_PKG_VERSION");
         let expected = format!("observe: rpcrdma {version}: 1 call answered\n");
         let events = events.expect("text");

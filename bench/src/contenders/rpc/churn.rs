@@ -42,16 +42,6 @@ pub struct Churned {
     pub skipped: u64,
 }
 
-impl Churned {
-    pub fn merge(&mut self, other: &Churned) {
-        self.connect.merge(&other.connect);
-        self.asked += other.asked;
-        self.made += other.made;
-        self.failed += other.failed;
-        self.skipped += other.skipped;
-    }
-}
-
 /// The outcome of a round, with or without churn.
 #[derive(Debug, Clone)]
 pub struct ChurnRound {

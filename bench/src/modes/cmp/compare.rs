@@ -79,7 +79,7 @@ impl Comparison {
             let Some(mut one) = Comparison::one(figure, other, of, to, seed) else { continue };
             let is_headline = HEADLINES.contains(&&*one.figure) && one.ratio.is_some();
             let is_new = !all.iter().any(|it| it.is_first && it.of == one.of && it.at == one.at);
-            one.is_first = is_headline && is_new && whose.is_empty();
+            one.is_first = is_headline && is_new;
             all.push(one);
         }
         all

@@ -39,7 +39,8 @@ pub struct Args {
     /// Sides to compare: the first with each of the others
     /// [default: lat with every installed peer]
     ///
-    /// A side is a mode with its options in one word (lat, rate, bw, raw, floor), a saved result
+    /// A side is a mode with its options in one word (lat, rate, bw, raw and floor run in turns with
+    /// the other sides, any other mode as a whole), a saved result
     /// (FILE.json or saved:FILE, with #NAME for one of its contenders), or a peer: unix, tcp,
     /// unix-block, tcp-block and tcp-stream are sockets; ucx, fi_pingpong, iceoryx2 and ib_send_lat
     /// are tools, run on the same cores. Peers do what the first side of this program does, as far
@@ -164,6 +165,13 @@ impl LineUp {
         if sides.is_empty() {
             sides.push(Side::parse("lat", modes)?);
         }
+        let whole = sides.iter().find(|side| matches!(side.what, What::Mode(_)));
+        if let Some(whole) = whole
+            && (sides.len() < 2 || !sides.iter().all(|side| side.what.is_result()))
+        {
+            let text = "is compared point by point, with another such mode or a saved result";
+            return Err(BenchError::Usage(format!("`{}` {text}", whole.asked)));
+        }
         let mut absent = Vec::new();
         if asked.len() < 2 {
             let timed = sides.iter().all(|side| side.plan().is_none_or(Plan::is_timed));
@@ -263,9 +271,9 @@ fn compare(
     seed: u64,
 ) -> Result<Vec<Vec<Comparison>>, BenchError> {
     let (first, others) = measured.split_first().expect("there is always one");
+    let of_results = measured.iter().all(|side| side.result.is_some());
     let mut comparisons = Vec::new();
     for other in others {
-        let of_results = first.result.is_some() && other.result.is_some();
         let pair = match of_results {
             true => Comparison::points(first, other, seed),
             false => Comparison::all(first, other, order, seed),

@@ -69,7 +69,9 @@ impl Side {
                 "ib_send_lat" | "perftest" => What::tool(options::<IbSendLat>(asked, words)?),
                 "ib_send_bw" => What::tool(options::<IbSendBw>(asked, words)?),
                 mode if MODES.contains(&mode) => What::Ours(Box::new(ours(asked)?)),
-                mode if (modes.has)(mode) => What::Mode(asked.to_owned()),
+                mode if (modes.has)(mode) && !NO_SIDES.contains(&mode) => {
+                    What::Mode(asked.to_owned())
+                }
                 _ => return Err(BenchError::Usage(format!("`{asked}` is no side: {SIDES}"))),
             }
         };
@@ -302,8 +304,12 @@ fn enter_result(
     from: &str,
     of: Option<&str>,
 ) -> Result<(Vec<String>, Runner), BenchError> {
-    let mut names: Vec<&str> = report.figures.iter().map(|figure| figure.of.as_str()).collect();
-    names.dedup();
+    let mut names: Vec<&str> = Vec::new();
+    for figure in &report.figures {
+        if !names.contains(&&*figure.of) {
+            names.push(&figure.of);
+        }
+    }
     let usual = match &*report.mode {
         mode @ ("floor" | "raw") => mode,
         _ => "rpc",
@@ -332,6 +338,8 @@ fn task(plan: &Plan) -> PeerTask {
 }
 
 const MODES: [&str; 5] = ["lat", "rate", "bw", "raw", "floor"];
+/// Modes that have no points of their own.
+const NO_SIDES: [&str; 4] = ["cmp", "serve", "prove", "check"];
 const SIDES: &str = "a side is a mode with its options (lat, rate, bw, raw, floor in turns with \
     others; load, conns and the like as a whole), a saved result (FILE.json or saved:FILE, with \
     #NAME for one of its contenders), or a peer (unix, tcp, \

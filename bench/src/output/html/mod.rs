@@ -41,6 +41,7 @@ pub fn text(report: &Report) -> String {
     let parts = [
         ("@uplot.css@", include_str!("uplot/uPlot.min.css")),
         ("@page.css@", include_str!("page.css")),
+        ("@uplot.licence@", include_str!("uplot/LICENSE-MIT")),
         ("@uplot.js@", include_str!("uplot/uPlot.iife.min.js")),
         ("@page.js@", include_str!("page.js")),
         ("@data@", &json),

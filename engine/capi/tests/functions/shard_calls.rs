@@ -43,6 +43,76 @@ unsafe extern "C" fn completed(context: *mut c_void, completion: *mut rpcrdma_co
     }
 }
 
+/// # Safety
+/// The shard is the library's.
+unsafe fn poll(shard: *mut rpcrdma_shard) {
+    // SAFETY: the caller guarantees it.
+    let number = unsafe { rpcrdma_poll(shard, rpcrdma_now(), None, ptr::null_mut()) };
+    assert!(number >= 0, "{}", last_error());
+}
+
+/// Sends calls until one is refused: it, and how many were sent.
+///
+/// # Safety
+/// The shard is the library's, and `seen` what its callbacks get.
+unsafe fn until_refused(
+    rig: &Rig,
+    shard: *mut rpcrdma_shard,
+    seen: *const Seen,
+) -> (*mut rpcrdma_call, u64) {
+    // SAFETY: the caller guarantees it; all other pointers are those that the library gave.
+    unsafe {
+        made(|out| rpcrdma_begin_connect(shard, rig.at.as_ptr(), out));
+        let connection = loop {
+            poll(shard);
+            if let Some(connection) = (*seen).connection {
+                break connection;
+            }
+        };
+        let mut sent = 0;
+        // Without polls, credits or slots run out.
+        loop {
+            let call = made(|out| rpcrdma_begin_call(shard, connection, sent, out));
+            rpcrdma_put_u64(rpcrdma_call_payload(call.as_mut()), sent);
+            let number = rpcrdma_call_submit(call.as_mut(), None);
+            if number != OK {
+                assert!(rpcrdma_is_transient(number), "{number}");
+                return (call, sent);
+            }
+            sent += 1;
+        }
+    }
+}
+
+unsafe extern "C" fn ended(context: *mut c_void) {
+    // SAFETY: the context is that of the handler, and the call is the shard's.
+    unsafe {
+        let seen = &mut *context.cast::<Seen>();
+        let call = seen.refused.get().as_mut();
+        seen.inside.push(rpcrdma_call_payload(call).is_some().into());
+        seen.inside.push(rpcrdma_call_discard(seen.refused.get().as_mut()));
+    }
+}
+
+/// What was refused is freed once, also when a callback of the end discards it.
+#[test]
+fn a_call_is_empty_when_its_shard_ends() {
+    let rig = Rig::new(&ECHO);
+    let refusal = Cell::new(ptr::null_mut());
+    let mut seen = Seen { connection: None, got: Vec::new(), refused: refusal, inside: Vec::new() };
+    let seen = ptr::from_mut(&mut seen);
+    let arg = seen.cast();
+    let table = rpcrdma_handler { arg, on_connect: Some(connected), end: Some(ended), ..ECHO };
+    // SAFETY: all pointers are those that the library gave, or to objects of this function.
+    unsafe {
+        let shard = made(|out| rpcrdma_shard_new(rig.engine.as_mut(), &table, out));
+        let (call, _) = until_refused(&rig, shard, seen);
+        (*seen).refused.set(call);
+        rpcrdma_polled_free(shard);
+        assert_eq!((*seen).inside, [0, OK], "no payload, and nothing to discard");
+    }
+}
+
 #[test]
 fn a_call_that_a_shard_could_not_send_is_sent_later() {
     let rig = Rig::new(&ECHO);
@@ -58,33 +128,9 @@ fn a_call_that_a_shard_could_not_send_is_sent_later() {
     // SAFETY: all pointers are those that the library gave, or to objects of this function.
     unsafe {
         let shard = made(|out| rpcrdma_shard_new(rig.engine.as_mut(), &table, out));
-        let poll = || {
-            assert!(
-                rpcrdma_poll(shard, rpcrdma_now(), None, ptr::null_mut()) >= 0,
-                "{}",
-                last_error()
-            )
-        };
+        let poll = || poll(shard);
         let look = || &*seen;
-        made(|out| rpcrdma_begin_connect(shard, rig.at.as_ptr(), out));
-        let connection = loop {
-            poll();
-            if let Some(connection) = look().connection {
-                break connection;
-            }
-        };
-        let mut sent = 0;
-        // Without polls, credits or slots run out.
-        let call = loop {
-            let call = made(|out| rpcrdma_begin_call(shard, connection, sent, out));
-            rpcrdma_put_u64(rpcrdma_call_payload(call.as_mut()), sent);
-            let number = rpcrdma_call_submit(call.as_mut(), None);
-            if number != OK {
-                assert!(rpcrdma_is_transient(number), "{number}");
-                break call;
-            }
-            sent += 1;
-        };
+        let (call, sent) = until_refused(&rig, shard, seen);
         let calls = sent as usize;
         look().refused.set(call);
         while look().got.len() < calls {
