@@ -3,10 +3,9 @@
 //! ```text
 //!   Subject ──▶ Device ──▶ Pair of Hosts ── post, poll ──▶ what a rule says
 //! ```
-//! A provider's tests name it as a [`Subject`] and make a test of each rule with [`rules!`], or of
-//! some of them. What is
-//! special to a provider (its wire, its files, its delays) is tested in its own crate, with the same
-//! hosts.
+//! A provider's tests name it as a [`Subject`](subject::Subject) and make a test of each rule with
+//! [`rules!`], or of some of them. What is special to a provider (its wire, its files, its delays) is
+//! tested in its own crate, with the same hosts.
 //!
 //! # Layers
 //!
