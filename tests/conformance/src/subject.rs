@@ -71,6 +71,23 @@ impl<S: Provider, Q> On<S> for Q where
 {
 }
 
+/// The options of a software provider: those that tests choose, and `$default` for all others. Its
+/// type has the fields of these names, and `DeviceClock` is in scope.
+#[macro_export]
+macro_rules! chosen {
+    ($type:ident: $options:expr, $default:expr) => {{
+        let (options, default): (&$crate::subject::Options, $type) = ($options, $default);
+        $type {
+            rnr_timer_ns: options.rnr_timer_ns.unwrap_or(default.rnr_timer_ns),
+            clock: options.clock.clone().map_or(default.clock, DeviceClock::Virtual),
+            windows: options.windows.unwrap_or(default.windows),
+            rd_atomic: options.rd_atomic.unwrap_or(default.rd_atomic),
+            key_seed: options.key_seed,
+            ..default
+        }
+    }};
+}
+
 /// Makes a subject of a provider of another crate, or another subject of a provider: a new type that
 /// is the provider in all but its name.
 #[macro_export]

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use rpcrdma_conformance::chosen;
 use rpcrdma_conformance::subject::{Options, Subject};
 use rpcrdma_fabric::{Fabric, FabricOptions};
 use rpcrdma_provider::{Address, SetupError};
@@ -18,11 +19,7 @@ impl Subject for Rings {
         let made = FabricOptions {
             slots: options.slots.unwrap_or(default.slots),
             delay_ns: options.delay_ns,
-            rnr_timer_ns: options.rnr_timer_ns.unwrap_or(default.rnr_timer_ns),
-            clock: options.clock.clone().map_or(default.clock, DeviceClock::Virtual),
-            windows: options.windows.unwrap_or(default.windows),
-            rd_atomic: options.rd_atomic.unwrap_or(default.rd_atomic),
-            key_seed: options.key_seed,
+            ..chosen!(FabricOptions: options, default)
         };
         Fabric::with_options(made).map(Rings)
     }

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use rpcrdma_conformance::host;
 use rpcrdma_conformance::subject::{Options, Subject};
+use rpcrdma_conformance::{chosen, host};
 use rpcrdma_provider::{Address, SetupError};
 
 use crate::{DeviceClock, Fabric, FabricOptions};
@@ -17,11 +17,7 @@ impl Subject for Fabric {
         let made = FabricOptions {
             slots: options.slots.unwrap_or(default.slots),
             delay_ns: options.delay_ns,
-            rnr_timer_ns: options.rnr_timer_ns.unwrap_or(default.rnr_timer_ns),
-            clock: options.clock.clone().map_or(default.clock, DeviceClock::Virtual),
-            windows: options.windows.unwrap_or(default.windows),
-            rd_atomic: options.rd_atomic.unwrap_or(default.rd_atomic),
-            key_seed: options.key_seed,
+            ..chosen!(FabricOptions: options, default)
         };
         Fabric::beginning_at(made, options.first_slot)
     }

@@ -1,7 +1,7 @@
 //! The rules of a device, over TCP.
 
-use rpcrdma_conformance::host;
 use rpcrdma_conformance::subject::{Options, Subject};
+use rpcrdma_conformance::{chosen, host};
 use rpcrdma_provider::{Address, SetupError};
 
 use crate::{DeviceClock, Tcp, TcpOptions, TcpQp, TcpQueues};
@@ -13,15 +13,7 @@ impl Subject for Tcp {
     const HAS_ACKS: bool = false;
 
     fn made(options: &Options) -> Result<Tcp, SetupError> {
-        let default = TcpOptions::default();
-        Tcp::with_options(TcpOptions {
-            rnr_timer_ns: options.rnr_timer_ns.unwrap_or(default.rnr_timer_ns),
-            clock: options.clock.clone().map_or(default.clock, DeviceClock::Virtual),
-            windows: options.windows.unwrap_or(default.windows),
-            rd_atomic: options.rd_atomic.unwrap_or(default.rd_atomic),
-            key_seed: options.key_seed,
-            ..default
-        })
+        Tcp::with_options(chosen!(TcpOptions: options, TcpOptions::default()))
     }
 
     fn address() -> Address {

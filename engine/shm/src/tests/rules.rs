@@ -1,7 +1,7 @@
 //! The rules of a device, on shared memory.
 
-use rpcrdma_conformance::host;
 use rpcrdma_conformance::subject::{Options, Subject};
+use rpcrdma_conformance::{chosen, host};
 use rpcrdma_provider::{Address, SetupError};
 
 use crate::{DeviceClock, Shm, ShmOptions, ShmQp, ShmQueues};
@@ -13,12 +13,7 @@ pub(in crate::tests) type Qp = ShmQp;
 pub(in crate::tests) fn made(options: &Options, default: ShmOptions) -> Result<Shm, SetupError> {
     let made = ShmOptions {
         slots: options.slots.unwrap_or(default.slots),
-        rnr_timer_ns: options.rnr_timer_ns.unwrap_or(default.rnr_timer_ns),
-        clock: options.clock.clone().map_or(default.clock, DeviceClock::Virtual),
-        windows: options.windows.unwrap_or(default.windows),
-        rd_atomic: options.rd_atomic.unwrap_or(default.rd_atomic),
-        key_seed: options.key_seed,
-        ..default
+        ..chosen!(ShmOptions: options, default)
     };
     Shm::beginning_at(made, options.first_slot)
 }
