@@ -100,15 +100,14 @@ impl Subscriber for Events {
     }
 
     fn event(&self, event: &Event<'_>) {
-        let level = *event.metadata().level();
         // Until all places have asked anew, some go by the level of the function before.
-        if !with_sink(|sink| level <= sink.level).unwrap_or(false) {
+        if !self.enabled(event.metadata()) {
             return;
         }
         let mut text = Text::default();
         event.record(&mut text);
         let (name, values) = (c_text(&text.name), c_text(&text.values));
-        let level = match level {
+        let level = match *event.metadata().level() {
             Level::ERROR => rpcrdma_level::RPCRDMA_LEVEL_ERROR,
             Level::WARN => rpcrdma_level::RPCRDMA_LEVEL_WARN,
             Level::INFO => rpcrdma_level::RPCRDMA_LEVEL_INFO,

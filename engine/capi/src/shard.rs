@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use core::time::Duration;
 use std::os::fd::{AsFd, AsRawFd};
 
-use ::rpcrdma_engine::{Address, Armed, Clock, ConnectId, Provider, SetupError, Shard, Turn};
+use ::rpcrdma_engine::{Address, Armed, ConnectId, Provider, SetupError, Shard, Turn};
 
 use crate::arguments::{caught, give, given, value};
 use crate::done::Done;
@@ -14,9 +14,6 @@ use crate::failure::setup;
 use crate::handler::{Callbacks, Factory, rpcrdma_handler};
 use crate::polled::{Polled, rpcrdma_polled};
 use crate::provider::{AnyEngine, each};
-
-/// Polls without work after which `rpcrdma_poll_for` sleeps: as those of a client.
-const POLLS_IDLE: u32 = 200;
 
 /// A shard for the calling thread to poll, which serves the engine's listeners. It calls
 /// `handler->start` before it returns. Freed by `rpcrdma_polled_free`.
@@ -50,23 +47,7 @@ impl<P: Provider> Polled for Shard<P, Callbacks> {
     }
 
     fn poll_for(&mut self, timeout: Duration, _: &Done) -> bool {
-        let clock = Clock::new();
-        let until = Duration::from_nanos(clock.now()).saturating_add(timeout);
-        let mut polls = 0;
-        loop {
-            let now = clock.now();
-            if self.poll_once(now) {
-                return true;
-            }
-            let left = until.saturating_sub(Duration::from_nanos(now));
-            if left.is_zero() || Shard::is_stopped(self) {
-                return false;
-            }
-            polls += 1;
-            if polls >= POLLS_IDLE {
-                Shard::wait(self, left);
-            }
-        }
+        Shard::poll_for(self, timeout)
     }
 
     fn idle(&mut self, busy: bool, now: u64, timeout: Duration) -> bool {

@@ -14,7 +14,7 @@ use crate::api::owned;
 use crate::api::reply::{Answer, Reply};
 use crate::api::turn::Turn;
 use crate::api::unsent::Unsent;
-use crate::clock::{Clock, nanos};
+use crate::clock::{Clock, PollLoop};
 use crate::connection_id::ConnectionId;
 use crate::error::{CallRefused, SetupError};
 use crate::handle::ShardHandle;
@@ -64,9 +64,6 @@ pub struct Client<P: Provider> {
     /// Outcomes of property changes, likewise.
     property_outcomes: Vec<(ConnectionId, PropertyOutcome)>,
 }
-
-/// Polls without work after which [`Client::poll_for`] sleeps.
-pub(crate) const POLLS_IDLE: u32 = 200;
 
 /// How often deadlines are looked at while a connection is made. Its steps wake the thread: very
 /// many clients that wait at one time leave the processors to their server.
@@ -180,15 +177,11 @@ impl<P: Provider> Client<P> {
     /// in all; then the thread sleeps until there may be work.
     pub fn poll_for(&mut self, timeout: Duration, mut done: impl FnMut(Completion<'_>)) -> bool {
         let mut now = self.clock.now();
-        let until = now.saturating_add(nanos(timeout));
-        let mut polls = 0;
+        let mut polls = PollLoop::new(now, timeout);
         while !self.poll(now, &mut done) {
-            if now >= until {
-                return false;
-            }
-            polls += 1;
-            if polls >= POLLS_IDLE {
-                self.shard.core.sleep_at(now, Duration::from_nanos(until - now));
+            let Some(left) = polls.sleep(now) else { return false };
+            if !left.is_zero() {
+                self.shard.core.sleep_at(now, left);
             }
             now = self.clock.now();
         }

@@ -11,7 +11,7 @@ use rpcrdma_mempool::Region;
 
 use crate::api::handler::Handler;
 use crate::api::turn::Turn;
-use crate::clock::{Clock, nanos};
+use crate::clock::{Clock, PollLoop, nanos};
 use crate::error::SetupError;
 use crate::failure::{self, EngineThread, Failures};
 use crate::handle::ShardHandle;
@@ -89,6 +89,22 @@ impl<P: Provider, H: Handler> Shard<P, H> {
     pub fn poll_once(&mut self, now: u64) -> bool {
         let Shard { core, handler, failures, .. } = self;
         turn(core, Some(failures), now, handler)
+    }
+
+    /// As [`Client::poll_for`](super::client::Client::poll_for), for a shard that serves; it also
+    /// ends when the shard has stopped.
+    pub fn poll_for(&mut self, timeout: Duration) -> bool {
+        let clock = Clock::new();
+        let mut now = clock.now();
+        let mut polls = PollLoop::new(now, timeout);
+        while !self.poll_once(now) {
+            let Some(left) = polls.sleep(now).filter(|_| !self.is_stopped()) else { return false };
+            if !left.is_zero() {
+                self.core.sleep_at(now, left);
+            }
+            now = clock.now();
+        }
+        true
     }
 
     /// As [`Shard::poll_once`], with a different handler for this turn.

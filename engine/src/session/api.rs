@@ -13,7 +13,7 @@ use super::outage::Outage;
 use super::outcome::SessionCompletion;
 use super::state::{Done, SessionState};
 use crate::api::turn::Turn;
-use crate::clock::{Clock, nanos};
+use crate::clock::{Clock, PollLoop};
 use crate::engine::client::Client;
 use crate::error::Execution;
 use crate::handle::{ShardHandle, ShardState};
@@ -191,21 +191,16 @@ impl<P: Provider> Session<P> {
         timeout: Duration,
         mut done: impl FnMut(SessionCompletion<'_, '_>),
     ) -> bool {
-        let until = self.clock.now().saturating_add(nanos(timeout));
-        let mut polls = 0;
-        loop {
-            let now = self.clock.now();
-            if self.poll(now, &mut done) {
-                return true;
+        let mut now = self.clock.now();
+        let mut polls = PollLoop::new(now, timeout);
+        while !self.poll(now, &mut done) {
+            let Some(left) = polls.sleep(now) else { return false };
+            if !left.is_zero() {
+                self.wait(left);
             }
-            if now >= until {
-                return false;
-            }
-            polls += 1;
-            if polls >= crate::engine::client::POLLS_IDLE {
-                self.wait(Duration::from_nanos(until - now));
-            }
+            now = self.clock.now();
         }
+        true
     }
 
     /// Waits until there may be something to do, at most `timeout`. It is for a session that is
