@@ -51,6 +51,27 @@ unsafe fn poll(shard: *mut rpcrdma_shard) {
     assert!(number >= 0, "{}", last_error());
 }
 
+/// Connects.
+///
+/// # Safety
+/// The shard is the library's, and `seen` what its callbacks get.
+unsafe fn connection(
+    rig: &Rig,
+    shard: *mut rpcrdma_shard,
+    seen: *const Seen,
+) -> rpcrdma_connection {
+    // SAFETY: the caller guarantees it.
+    unsafe {
+        made(|out| rpcrdma_begin_connect(shard, rig.at.as_ptr(), out));
+        loop {
+            poll(shard);
+            if let Some(connection) = (*seen).connection {
+                return connection;
+            }
+        }
+    }
+}
+
 /// Sends calls until one is refused: it, and how many were sent.
 ///
 /// # Safety
@@ -62,13 +83,7 @@ unsafe fn until_refused(
 ) -> (*mut rpcrdma_call, u64) {
     // SAFETY: the caller guarantees it; all other pointers are those that the library gave.
     unsafe {
-        made(|out| rpcrdma_begin_connect(shard, rig.at.as_ptr(), out));
-        let connection = loop {
-            poll(shard);
-            if let Some(connection) = (*seen).connection {
-                break connection;
-            }
-        };
+        let connection = connection(rig, shard, seen);
         let mut sent = 0;
         // Without polls, credits or slots run out.
         loop {
@@ -147,6 +162,50 @@ fn a_call_that_a_shard_could_not_send_is_sent_later() {
         let last = &look().got[calls];
         let bytes = sent.to_be_bytes();
         assert_eq!((last.cookie, last.status, last.bytes.as_slice()), (sent, OK, &bytes[..]));
+        rpcrdma_polled_free(shard);
+    }
+}
+
+/// Its calls are never answered.
+const UNANSWERED: rpcrdma_handler =
+    rpcrdma_handler { on_call: Some(leave), ..rpcrdma_handler::NONE };
+
+unsafe extern "C" fn leave(
+    _context: *mut c_void,
+    _request: *const rpcrdma_request,
+    reply: *mut rpcrdma_reply,
+) {
+    // SAFETY: the reply is valid in the callback. The ticket is leaked.
+    let _ = made(|out| rpcrdma_reply_defer(unsafe { reply.as_mut() }, out));
+}
+
+#[test]
+fn a_poll_without_limit_ends_for_a_deadline_and_for_the_stop() {
+    // The shard is one of the engine's: it may be connected with itself.
+    let rig = Rig::new(&UNANSWERED);
+    let refused = Cell::new(ptr::null_mut());
+    let mut seen = Seen { connection: None, got: Vec::new(), refused, inside: Vec::new() };
+    let seen = ptr::from_mut(&mut seen);
+    let (on_reply, on_connect) = (Some(completed as _), Some(connected as _));
+    let table = rpcrdma_handler { arg: seen.cast(), on_reply, on_connect, ..UNANSWERED };
+    // SAFETY: all pointers are those that the library gave, or to objects of this function.
+    unsafe {
+        let shard = made(|out| rpcrdma_shard_new(rig.engine.as_mut(), &table, out));
+        let to = connection(&rig, shard, seen);
+        let poll_for = || rpcrdma_poll_for(shard, u64::MAX, None, ptr::null_mut());
+        let call = made(|out| rpcrdma_begin_call(shard, to, 1, out));
+        check(rpcrdma_call_deadline(call.as_mut(), rpcrdma_now() + 5_000_000));
+        check(rpcrdma_call_submit(call.as_mut(), None));
+        let look = || &*seen;
+        while look().got.is_empty() {
+            assert_eq!(poll_for(), 1, "{}", last_error());
+        }
+        assert_eq!(look().got[0].status, rpcrdma_status::RPCRDMA_E_DEADLINE as c_int);
+        check(rpcrdma_handle_stop(rpcrdma_handle_of(shard).as_ref()));
+        while !rpcrdma_is_stopped(shard) {
+            poll_for();
+        }
+        assert_eq!(poll_for(), 0, "there is nothing to do any more");
         rpcrdma_polled_free(shard);
     }
 }
