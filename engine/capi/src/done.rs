@@ -36,9 +36,8 @@ impl Done {
         let (connection, xid) = (rpcrdma_connection::of(done.peer()), done.xid());
         let cookie = done.cookie();
         let result = done.result().map(bytes_of);
-        let result = result.map_err(|why| (Failure::Call(why), SessionError::Call(why)));
         let source = rpcrdma_message::Reply(NonNull::from(&mut done).cast());
-        self.report_of(cookie, connection, xid, source, result);
+        self.report_of(cookie, connection, xid, source, result, call_failed);
     }
 
     /// Reports a call of a session.
@@ -46,19 +45,20 @@ impl Done {
     pub fn report_of_session(&self, mut done: SessionCompletion<'_, '_>) {
         let cookie = done.cookie();
         let result = done.result().map(bytes_of);
-        let result = result.map_err(|why| (Failure::SessionCall(why), why));
         let source = rpcrdma_message::Session(NonNull::from(&mut done).cast());
-        self.report_of(cookie, rpcrdma_connection::NONE, 0, source, result);
+        let none = rpcrdma_connection::NONE;
+        self.report_of(cookie, none, 0, source, result, session_call_failed);
     }
 
     #[inline(always)]
-    fn report_of(
+    fn report_of<E>(
         &self,
         cookie: u64,
         connection: rpcrdma_connection,
         xid: u32,
         mut source: rpcrdma_message,
-        result: Result<rpcrdma_slice, (Failure, SessionError)>,
+        result: Result<rpcrdma_slice, E>,
+        failed: fn(&mut rpcrdma_completion, E),
     ) {
         let source = ptr::from_mut(&mut source);
         let mut completion = rpcrdma_completion {
@@ -74,7 +74,7 @@ impl Done {
         };
         match result {
             Ok(bytes) => completion.bytes = bytes,
-            Err((failure, why)) => failed(&mut completion, failure, why),
+            Err(why) => failed(&mut completion, why),
         }
         // SAFETY: the program gave it for this; all that the completion points to stays during the
         // call, and nothing else uses it.
@@ -82,8 +82,17 @@ impl Done {
     }
 }
 
-/// States why there is no reply.
 #[cold]
+fn call_failed(completion: &mut rpcrdma_completion, why: CallError) {
+    failed(completion, Failure::Call(why), SessionError::Call(why));
+}
+
+#[cold]
+fn session_call_failed(completion: &mut rpcrdma_completion, why: SessionError) {
+    failed(completion, Failure::SessionCall(why), why);
+}
+
+/// States why there is no reply.
 fn failed(completion: &mut rpcrdma_completion, failure: Failure, why: SessionError) {
     completion.status = fail(failure);
     completion.execution = match why.execution() {
