@@ -3,12 +3,12 @@
 //! What is left is software: what posting, polling, matching and copying cost on both sides.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use rpcrdma::fabric::{Fabric, FabricQueues};
 use rpcrdma_bench::call::Traffic;
 use rpcrdma_bench::contenders::raw::RawEnds;
 use rpcrdma_bench::contenders::rpc::Rpc;
 use rpcrdma_bench::device::Fabrics;
 use rpcrdma_bench::modes::contest::Contest;
-use rpcrdma_engine::fabric::{Fabric, FabricQueues};
 
 fn connect(request_len: usize, reply_len: usize, window: u32) -> RawEnds<FabricQueues> {
     let any = "127.0.0.1:0".parse().expect("an address");

@@ -11,7 +11,7 @@
 //!
 //! RFC 5531 headers with AUTH_NONE; data is an XDR opaque of variable length.
 
-use rpcrdma_engine::onc::{CallHeader, ReplyHeader, RpcPrefix};
+use rpcrdma::onc::{CallHeader, ReplyHeader, RpcPrefix};
 use serde::{Deserialize, Serialize};
 
 use crate::values::{Op, Placement, Touch};

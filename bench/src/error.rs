@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use rpcrdma::error::SetupError;
 use rpcrdma_config::ConfigError;
-use rpcrdma_engine::error::SetupError;
 
 /// Why a benchmark could not be run, or why its result is not to be had.
 #[derive(Debug, thiserror::Error)]

@@ -265,7 +265,7 @@ fn shared_memory_needs_descriptors_and_a_barrier_if_it_is_asked_for() {
     let mut block = shm();
     let mut raw = block.config.raw().clone();
     raw.engine.idle.policy = "block".into();
-    block.config = rpcrdma_engine::Config::try_from(raw).expect("it adds up");
+    block.config = rpcrdma::Config::try_from(raw).expect("it adds up");
     let old = Checkup::new(&Host::new(&root, &laptop()), &block);
     assert_eq!(severity(&old, "shm-wake"), Severity::Warning);
     let plain = look("laptop", &laptop(), &plain());

@@ -145,7 +145,7 @@ impl Budget {
 /// use it; the lengths of its queues are limited for each queue.
 ///
 /// ```
-/// use rpcrdma_engine::{Config, Fabric, Provider, ShardNeeds};
+/// use rpcrdma::{Config, Fabric, Provider, ShardNeeds};
 ///
 /// let config = Config::profile("storage")?;
 /// let needs = ShardNeeds::new(&config, Fabric::new().caps())?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// ```
 /// use std::time::Duration;
 ///
-/// use rpcrdma_engine::Clock;
+/// use rpcrdma::Clock;
 ///
 /// let clock = Clock::new();
 /// let start = clock.now();

@@ -78,7 +78,7 @@ impl CloseReason {
 /// Why a call has no reply. [`CallError::execution`] states what is known about its execution.
 ///
 /// ```
-/// use rpcrdma_engine::{CallError, CloseReason, Execution};
+/// use rpcrdma::{CallError, CloseReason, Execution};
 ///
 /// let lost = CallError::ConnectionLost(CloseReason::PeerGone, Execution::Unknown);
 /// assert_eq!(lost.execution(), Execution::Unknown); // repeat the call only if that does no harm

@@ -1,5 +1,8 @@
-//! ONC RPC over RDMA: polling shards for servers and clients, over RDMA devices, TCP, shared
-//! memory, or a software fabric.
+//! What a program depends on: the engine, its providers, and by feature the futures.
+//!
+#![doc = include_str!("../README.md")]
+//!
+//! # Parts
 //!
 //! ```text
 //!        program                    shard (one thread, one core)                      device
@@ -14,6 +17,7 @@
 //! A module uses only modules that stand below it.
 //!
 //! - `instances`: the engine of each provider, compiled here for other crates
+//! - `future`: calls as futures
 //! - `session`: calls that outlive their connections
 //! - `engine`: what a program owns, an engine with its clients and shards
 //! - `metrics`: what Prometheus reads
@@ -40,6 +44,8 @@ pub mod control;
 pub mod engine;
 pub mod error;
 pub mod failure;
+#[cfg(feature = "async")]
+pub mod future;
 pub mod handle;
 // Tests of this crate compile what they use.
 #[cfg(all(debug_assertions, not(test)))]
@@ -128,3 +134,14 @@ pub use stats::report::{Credits, Gauges, PeerReport, PeerState, ShardReport, Usa
 pub use stats::tally::Counts;
 #[cfg(feature = "tcp")]
 pub use tcp::Tcp;
+
+/// The README of the project: its code is compiled and run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
+
+/// The page docs/embedding.md: its code, also that without futures, is compiled and run with the
+/// tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/embedding.md")]
+pub struct EmbeddingPage;

@@ -1,8 +1,8 @@
 //! RPC headers (RFC 5531) for programs, after XID and message type.
 //!
 //! ```no_run
-//! use rpcrdma_engine::onc::{CallHeader, ReplyHeader, RpcProgram};
-//! # use rpcrdma_engine::{Answer, Call, Client, ConnectionId, Provider, Reply};
+//! use rpcrdma::onc::{CallHeader, ReplyHeader, RpcProgram};
+//! # use rpcrdma::{Answer, Call, Client, ConnectionId, Provider, Reply};
 //!
 //! # fn call<P: Provider>(client: &mut Client<P>, peer: ConnectionId) -> Result<(), Box<dyn std::error::Error>> {
 //! let mut call = client.call(peer, 1)?;

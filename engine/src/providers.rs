@@ -36,7 +36,7 @@ pub mod built {
 /// software fabric. In a build without the provider, `from_config` of the type is an error.
 ///
 /// ```
-/// use rpcrdma_engine::{Config, Engine, Provider, SetupError, with_provider};
+/// use rpcrdma::{Config, Engine, Provider, SetupError, with_provider};
 ///
 /// fn run<P: Provider>(device: P, config: Config) -> Result<String, SetupError> {
 ///     let name = device.caps().name.clone();
@@ -147,13 +147,13 @@ macro_rules! with_each {
 /// then says so by `engine.provider`.
 ///
 /// ```
-/// use rpcrdma_engine::{Address, Config, ProviderKind, provider_for};
+/// use rpcrdma::{Address, Config, ProviderKind, provider_for};
 ///
 /// let config = Config::default();
 /// let store: Address = "shm:/run/store.sock".parse()?;
 /// assert_eq!(provider_for(&config, Some(store)), ProviderKind::Shm);
 /// assert_eq!(provider_for(&config, None), ProviderKind::Fabric);
-/// # Ok::<(), rpcrdma_engine::AddressError>(())
+/// # Ok::<(), rpcrdma::AddressError>(())
 /// ```
 pub fn provider_for(config: &Config, at: Option<Address>) -> ProviderKind {
     let configured = config.engine().provider;

@@ -5,11 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use rpcrdma::metrics::MetricsServer;
+use rpcrdma::{Address, Answer, Call, Client, Engine, Fabric, Handler, Reply, ShardHandle, Ticket};
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::metrics::MetricsServer;
-use rpcrdma_engine::{
-    Address, Answer, Call, Client, Engine, Fabric, Handler, Reply, ShardHandle, Ticket,
-};
 
 /// Answers with nothing; panics at a call with a number.
 struct Server;

@@ -6,13 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::control::Control;
-use rpcrdma_engine::provider::{ConnectError, QueueEvent};
-use rpcrdma_engine::{
+use rpcrdma::control::Control;
+use rpcrdma::provider::{ConnectError, QueueEvent};
+use rpcrdma::{
     Address, Admission, Answer, Call, Client, Clock, ConnectRequest, ConnectionId, Engine, Fabric,
     Handler, Reply, Shard,
 };
+use rpcrdma_config::{Config, Raw};
 use rpcrdma_testing::fault::{FaultLog, FaultPlan, FaultyProvider};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};

@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::provider::ConnectId;
-use rpcrdma_engine::{
+use rpcrdma::provider::ConnectId;
+use rpcrdma::{
     Address, CallError, CallRefused, Client, Clock, ConnectionId, Engine, Provider, SetupError,
 };
 

@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rpcrdma_engine::provider::interposed::{
+use rpcrdma::provider::interposed::{
     CmHooks, Hooks, Interposed, Promised, PromisedBytes, QueueHooks,
 };
-use rpcrdma_engine::provider::{
+use rpcrdma::provider::{
     Attached, CmEvent, ConnParam, ConnectId, ConnectionManager, CqError, Endpoint, Handle,
     PostError, Provider, QueueAttr, Queues, RecvWr, Requests, SendWr, Taken, Waker, WcBatch,
     Window, WindowId,
 };
-use rpcrdma_engine::{Address, SetupError};
+use rpcrdma::{Address, SetupError};
 use rpcrdma_mempool::{Keys, Region, RegisterError, Registrar, Rights};
 
 /// The objects of a provider that exist.

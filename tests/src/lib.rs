@@ -16,7 +16,6 @@ pub mod caller;
 pub mod checked_provider;
 #[path = "../fuzz/checks/mod.rs"]
 pub mod checks;
-pub mod children;
 pub mod device;
 pub mod failing;
 pub mod folder;

@@ -1,6 +1,6 @@
 //! Many connections of one shard, on any device.
 
-use rpcrdma_engine::{CallError, ConnectionId, Provider};
+use rpcrdma::{CallError, ConnectionId, Provider};
 
 use crate::opener::Open;
 use crate::script::Random;

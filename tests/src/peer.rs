@@ -4,7 +4,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::children::Started;
+use rpcrdma_testing::children::Started;
 
 /// The program, and all that it has said so far.
 pub struct Peer {

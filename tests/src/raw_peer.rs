@@ -8,8 +8,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use rpcrdma_engine::Address;
-use rpcrdma_engine::provider::{
+use rpcrdma::Address;
+use rpcrdma::provider::{
     CmEvent, ConnParam, ConnectError, ConnectionManager, PostError, PrivateBytes, Provider,
     QueueAttr, Queues, RecvWr, Remote, SendFlags, SendOp, SendWr, Waker, WcBatch, WcOpcode,
     WcStatus, WrId,

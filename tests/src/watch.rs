@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
-use rpcrdma_engine::provider::{SendOp, SendWr, WrId};
+use rpcrdma::provider::{SendOp, SendWr, WrId};
 
 /// The counters and switches of a checked provider.
 #[derive(Debug, Default)]

@@ -5,12 +5,12 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::control::Admissions;
-use rpcrdma_engine::{
+use rpcrdma::control::Admissions;
+use rpcrdma::{
     Address, Answer, Call, Client, ConnectError, ConnectionId, Engine, Fabric, Handler, Provider,
     Rejection, Reply, Shard, ShardNeeds,
 };
+use rpcrdma_config::{Config, Raw};
 use rpcrdma_tests::alloc::{Counting, held};
 use rpcrdma_tests::world::{Plan, World, checked, small};
 

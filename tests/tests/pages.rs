@@ -283,10 +283,11 @@ fn is_example(folder: &Path, options: &[&str]) -> Result<(), String> {
 fn starts(program: &str, options: &[&str]) -> Result<(), String> {
     let name = program.split("target/release/").last().unwrap_or(program);
     if let Some(example) = name.strip_prefix("examples/") {
-        let folders = ["engine/examples", "engine/async/examples"];
-        let found = folders.map(|folder| root().join(folder).join(example));
-        let found = found.iter().find(|folder| folder.is_dir());
-        return is_example(found.ok_or("no example has this name")?, options);
+        let found = root().join("engine/examples").join(example);
+        if !found.is_dir() {
+            return Err("no example has this name".into());
+        }
+        return is_example(&found, options);
     }
     if !OURS.contains(&name) {
         return Err("no such program is known here: name in WAIT what it waits for".into());
@@ -343,7 +344,7 @@ fn what_cannot_be_typed_is_an_error() {
         "cargo install rpcrdma-bench",
         "cargo install --path engine/nothing",
         "cargo run --release -p rpcrdma-nothing",
-        "cargo build --release -p rpcrdma-engine --example nothing",
+        "cargo build --release -p rpcrdma --example nothing",
         "cargo run -p rpcrdma-bench -- lat --no-such-option",
         "rpcrdma-bench nothing",
         "rpcrdma-bench lat --size nothing",

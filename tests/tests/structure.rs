@@ -86,10 +86,10 @@ fn every_crate_has_the_lints_of_the_workspace() {
 const PRINTERS: &[&str] = &[
     "bench/instructions/",
     "bench/peers/",
-    "engine/async/examples/gateway/",
     "engine/capi/build.rs",
     "bench/build.rs",
     "engine/examples/epoll/",
+    "engine/examples/gateway/",
     "engine/suite/",
     "tests/",
 ];

@@ -5,8 +5,8 @@
 
 use std::env;
 
-use rpcrdma_engine::Tcp;
-use rpcrdma_engine::tcp::TcpOptions;
+use rpcrdma::Tcp;
+use rpcrdma::tcp::TcpOptions;
 
 rpcrdma_tests::foreign_nfs!(
     open();

@@ -10,8 +10,8 @@ use std::env;
 use std::fs;
 use std::net::SocketAddr;
 
+use rpcrdma::{Address, Engine};
 use rpcrdma_config::Raw;
-use rpcrdma_engine::{Address, Engine};
 use rpcrdma_tests::device::{address, device};
 use rpcrdma_tests::nfs41::suite::{self, Directory, Scene};
 use rpcrdma_verbs::Verbs;

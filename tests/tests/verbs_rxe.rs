@@ -41,7 +41,7 @@ mod killed {
     use std::io::{BufRead, BufReader};
     use std::process::{Child, Command, Stdio};
 
-    use rpcrdma_engine::CallError;
+    use rpcrdma::CallError;
     use rpcrdma_tests::script::{Order, Part, Place, Script};
     use rpcrdma_tests::suite::explicit;
     use rpcrdma_tests::world::{Plan, World, is_passing};

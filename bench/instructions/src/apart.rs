@@ -3,8 +3,8 @@
 
 use std::hint::black_box;
 
-use rpcrdma_engine::provider::interposed::{Hooks, Interposed, Promised, QueueHooks};
-use rpcrdma_engine::provider::{
+use rpcrdma::provider::interposed::{Hooks, Interposed, Promised, QueueHooks};
+use rpcrdma::provider::{
     CqError, Provider, QueueAttr, QueueEvent, Queues, RecvWr, Requests, SendWr, Taken, WcBatch,
 };
 

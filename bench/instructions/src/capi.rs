@@ -9,8 +9,8 @@ use std::hint::black_box;
 use std::mem::MaybeUninit;
 use std::ptr;
 
+use ::rpcrdma::Fabric;
 use ::rpcrdma_config::Config;
-use ::rpcrdma_engine::Fabric;
 use rpcrdma_capi::*;
 
 use crate::cases::Case;

@@ -10,14 +10,14 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::control::Control;
-use rpcrdma_engine::fabric::{DeviceClock, FabricOptions};
-use rpcrdma_engine::onc::{CallHeader, ReplyHeader, RpcPrefix};
-use rpcrdma_engine::{
+use rpcrdma::control::Control;
+use rpcrdma::fabric::{DeviceClock, FabricOptions};
+use rpcrdma::onc::{CallHeader, ReplyHeader, RpcPrefix};
+use rpcrdma::{
     Address, Answer, Call, CallBuilder, Client, ConnectId, ConnectionId, Engine, Fabric, Handler,
     Incoming, Provider, Reply, Session, SessionEvent, SessionOptions, Shard, Want,
 };
+use rpcrdma_config::{Config, Raw};
 use rpcrdma_mempool::RegisteredBytes;
 use rpcrdma_verbs::Verbs;
 use rpcrdma_verbs::fake::Fake;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use rpcrdma::{Address, Config, ProviderKind, provider_for};
 use rpcrdma_config::Raw;
-use rpcrdma_engine::{Address, Config, ProviderKind, provider_for};
 
 use super::parse::{address, delay, length, seconds};
 use crate::call::{Load, Shape};

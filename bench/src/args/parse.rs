@@ -4,8 +4,8 @@ use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use rpcrdma::Address;
 use rpcrdma_config::units::{Length, parse_duration, parse_length};
-use rpcrdma_engine::Address;
 
 /// Bytes without a bound.
 pub fn bytes(text: &str) -> Result<u64, String> {

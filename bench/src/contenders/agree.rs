@@ -24,8 +24,8 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use rpcrdma::{Address, Snapshot};
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::{Address, Snapshot};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

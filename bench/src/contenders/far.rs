@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use rpcrdma::Address;
+use rpcrdma::provider::Waker;
 use rpcrdma_config::Config;
-use rpcrdma_engine::Address;
-use rpcrdma_engine::provider::Waker;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, mem};
 
-use rpcrdma_engine::Address;
-use rpcrdma_engine::provider::ShmName;
+use rpcrdma::Address;
+use rpcrdma::provider::ShmName;
 
 use super::agree::{Lines, is_for_now};
 

@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use rpcrdma::fabric::{Fabric, FabricOptions};
+use rpcrdma::{Address, Provider};
 use rpcrdma_config::Config;
-use rpcrdma_engine::fabric::{Fabric, FabricOptions};
-use rpcrdma_engine::{Address, Provider};
 
 use crate::device::Place;
 use crate::error::BenchError;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use rpcrdma_engine::Address;
+use rpcrdma::Address;
 
 use crate::values::Over;
 

@@ -1,8 +1,8 @@
 //! Shared memory between processes of this host.
 
+use rpcrdma::shm::ShmOptions;
+use rpcrdma::{Address, Shm};
 use rpcrdma_config::Config;
-use rpcrdma_engine::shm::ShmOptions;
-use rpcrdma_engine::{Address, Shm};
 
 use super::Device;
 use super::verbs::BOTH_ENDS;

@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use rpcrdma::{Address, Tcp};
 use rpcrdma_config::Config;
 use rpcrdma_config::units::Length;
-use rpcrdma_engine::{Address, Tcp};
 
 use super::Device;
 use super::verbs::BOTH_ENDS;

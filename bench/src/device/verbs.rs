@@ -3,9 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
+use rpcrdma::provider::DeviceCaps;
+use rpcrdma::{Address, Provider};
 use rpcrdma_config::Config;
-use rpcrdma_engine::provider::DeviceCaps;
-use rpcrdma_engine::{Address, Provider};
 use rpcrdma_verbs::Verbs;
 
 use super::Device;

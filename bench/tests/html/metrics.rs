@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rpcrdma::metrics::MetricsServer;
+use rpcrdma::{Address, Answer, Call, Engine, Fabric, Handler, Reply};
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::metrics::MetricsServer;
-use rpcrdma_engine::{Address, Answer, Call, Engine, Fabric, Handler, Reply};
 
 use crate::browser::Browser;
 

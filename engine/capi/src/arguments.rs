@@ -5,7 +5,7 @@ use core::ffi::{CStr, c_char, c_int};
 use core::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use ::rpcrdma_engine::Address;
+use ::rpcrdma::Address;
 
 use crate::failure::{invalid, plain, with_text};
 use crate::status::rpcrdma_status::{

@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 
-use ::rpcrdma_engine::{CallBuilder, OwnedCall, Resend, SINK_PIECES_MAX, Unsent};
+use ::rpcrdma::{CallBuilder, OwnedCall, Resend, SINK_PIECES_MAX, Unsent};
 
 use crate::arguments::{OK, array, given};
 use crate::call_id::rpcrdma_call_id;
@@ -31,7 +31,7 @@ pub const RPCRDMA_WANTS_MAX: usize = 8;
 pub const RPCRDMA_SINK_PIECES_MAX: usize = 16;
 
 const _: () = assert!(SINK_PIECES_MAX == RPCRDMA_SINK_PIECES_MAX);
-const _: () = assert!(rpcrdma_engine::message::wanted::WANTS_MAX == RPCRDMA_WANTS_MAX);
+const _: () = assert!(rpcrdma::message::wanted::WANTS_MAX == RPCRDMA_WANTS_MAX);
 
 impl rpcrdma_call {
     pub(crate) fn takes_want(&mut self) -> bool {

@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::ptr;
 
-use ::rpcrdma_engine::{CallHandle, SessionCallId};
+use ::rpcrdma::{CallHandle, SessionCallId};
 
 use crate::failure::invalid;
 

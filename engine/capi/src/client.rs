@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use core::time::Duration;
 use std::os::fd::{AsFd, AsRawFd};
 
-use ::rpcrdma_engine::{
+use ::rpcrdma::{
     Address, Armed, Client, ConnectError, ConnectId, ConnectionId, Provider, SetupError,
     ShardState, Turn,
 };

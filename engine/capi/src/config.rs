@@ -3,7 +3,7 @@
 use core::ffi::{c_char, c_int};
 use core::mem::MaybeUninit;
 
-use ::rpcrdma_engine::{Config, ConfigError};
+use ::rpcrdma::{Config, ConfigError};
 
 use crate::arguments::{self, caught, give, given, taken_back, text, value, write_text};
 use crate::failure::{invalid, with_text};

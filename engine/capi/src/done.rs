@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_void};
 use core::ptr::{self, NonNull};
 
-use ::rpcrdma_engine::{
+use ::rpcrdma::{
     CallError, Completion, Execution, Incoming, Outage, SessionCompletion, SessionError,
 };
 

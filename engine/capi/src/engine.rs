@@ -7,11 +7,9 @@ use core::ptr;
 use core::time::Duration;
 use std::net::SocketAddr;
 
-use ::rpcrdma_engine::control::Admissions;
-use ::rpcrdma_engine::metrics::MetricsServer;
-use ::rpcrdma_engine::{
-    Clock, Config, Engine, Fabric, Panicked, SetupError, ShmName, provider_for,
-};
+use ::rpcrdma::control::Admissions;
+use ::rpcrdma::metrics::MetricsServer;
+use ::rpcrdma::{Clock, Config, Engine, Fabric, Panicked, SetupError, ShmName, provider_for};
 
 use crate::arguments::{
     self, OK, address, array, caught, give, given, sized, taken_back, value, write_text,
@@ -403,7 +401,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use ::rpcrdma_engine::Address;
+    use ::rpcrdma::Address;
 
     use super::*;
     use crate::inspect::rpcrdma_handle_inspect;

@@ -4,7 +4,7 @@ use core::cell::{Cell, RefCell};
 use core::ffi::{CStr, c_char, c_int};
 use std::ffi::CString;
 
-use ::rpcrdma_engine::{
+use ::rpcrdma::{
     CallError, CallRefused, CloseReason, ConnectError, HostRefusal, ReadError, Refusal, Rejection,
     SendError, SessionError, SessionRefused, SetupError, TakeError,
 };
@@ -259,8 +259,8 @@ fn close(why: &CloseReason) -> rpcrdma_status {
 
 #[cfg(test)]
 mod tests {
-    use ::rpcrdma_engine::provider::{CqError, WcStatus};
-    use ::rpcrdma_engine::{Address, EngineThread, Execution, Fatal, Panicked, Violation};
+    use ::rpcrdma::provider::{CqError, WcStatus};
+    use ::rpcrdma::{Address, EngineThread, Execution, Fatal, Panicked, Violation};
 
     use super::*;
 
@@ -432,7 +432,7 @@ mod tests {
             (Failure::Take(TakeError::Taken), RPCRDMA_E_TAKEN),
             (Failure::Take(TakeError::Shared { offset: 4 }), RPCRDMA_E_SHARED),
             (Failure::Take(TakeError::NoSpare), RPCRDMA_E_NO_SPARE),
-            (Failure::Read(ReadError::End(::rpcrdma_engine::EndOfMessage)), RPCRDMA_E_END),
+            (Failure::Read(ReadError::End(::rpcrdma::EndOfMessage)), RPCRDMA_E_END),
             (Failure::Read(ReadError::TooLong { len: 2, max: 1 }), RPCRDMA_E_OPAQUE_TOO_LONG),
             (Failure::Read(ReadError::BadBool { value: 2 }), RPCRDMA_E_BAD_BOOL),
             (Failure::Read(ReadError::BadText { valid_up_to: 0 }), RPCRDMA_E_OTHER),

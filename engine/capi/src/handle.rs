@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use core::ptr;
 use std::ffi::CString;
 
-use ::rpcrdma_engine::{ShardHandle, ShardState};
+use ::rpcrdma::{ShardHandle, ShardState};
 
 use crate::arguments::{OK, array, caught, given, taken_back, text, value, write_text};
 use crate::failure::{invalid, plain};

@@ -3,7 +3,7 @@
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::{self, NonNull};
 
-use ::rpcrdma_engine::{
+use ::rpcrdma::{
     Address, Admission, Answer, BackwardSupport, Call, CloseReason, Completion, ConnectError,
     ConnectId, ConnectRequest, ConnectionId, Handler, Origin, PeerLimits, Reply, ShardHandle, Turn,
 };

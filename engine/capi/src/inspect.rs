@@ -6,7 +6,7 @@ use core::ptr;
 use core::time::Duration;
 use std::ffi::CString;
 
-use ::rpcrdma_engine::{Counts, Gauges, InspectError, PeerReport, PeerState, ShardReport};
+use ::rpcrdma::{Counts, Gauges, InspectError, PeerReport, PeerState, ShardReport};
 
 use crate::arguments::{OK, caught, given, taken_back};
 use crate::failure::{c_text, with_text};

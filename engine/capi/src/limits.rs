@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 
-use ::rpcrdma_engine::{BackwardSupport, PeerLimits, Version};
+use ::rpcrdma::{BackwardSupport, PeerLimits, Version};
 
 /// Which calls a side accepts from the server that it has connected to.
 #[repr(C)]

@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
-use ::rpcrdma_engine::{Bulk, Loan, RegisteredBytes};
+use ::rpcrdma::{Bulk, Loan, RegisteredBytes};
 use rpcrdma_mempool::RawLoan;
 
 use crate::arguments::{give, given, taken_back};

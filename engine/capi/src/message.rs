@@ -4,7 +4,7 @@ use core::ffi::{c_char, c_int, c_void};
 use core::mem::{MaybeUninit, transmute};
 use core::ptr::NonNull;
 
-use ::rpcrdma_engine::{Call, Completion, ConnectionId, Incoming, SessionCompletion};
+use ::rpcrdma::{Call, Completion, ConnectionId, Incoming, SessionCompletion};
 
 use crate::arguments::{OK, array, given, write_text};
 use crate::failure::{Failure, fail, invalid, plain};

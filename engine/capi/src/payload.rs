@@ -3,9 +3,9 @@
 use core::ffi::c_int;
 use core::{mem, ptr};
 
-use ::rpcrdma_engine::onc::{CallHeader, ReplyHeader};
-use ::rpcrdma_engine::{Answer, Bulk, CallBuilder, OwnedCall, Payload, Reply, Unsent};
-use ::rpcrdma_engine::{ConnectionId, Resend, SessionRefused};
+use ::rpcrdma::onc::{CallHeader, ReplyHeader};
+use ::rpcrdma::{Answer, Bulk, CallBuilder, OwnedCall, Payload, Reply, Unsent};
+use ::rpcrdma::{ConnectionId, Resend, SessionRefused};
 
 use crate::arguments::{OK, array, bytes, given};
 use crate::failure::invalid;

@@ -6,7 +6,7 @@ use core::mem::transmute;
 use core::ptr::{self, NonNull};
 use core::time::Duration;
 
-use ::rpcrdma_engine::{
+use ::rpcrdma::{
     Address, Armed, CallBuilder, CallHandle, CallRefused, ConnectError, ConnectId, ConnectionId,
     Resend, SessionEvent, SetupError, ShardHandle, Turn,
 };

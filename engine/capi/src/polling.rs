@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use core::ptr;
 use core::time::Duration;
 
-use ::rpcrdma_engine::Armed;
+use ::rpcrdma::Armed;
 
 use crate::arguments::{OK, caught, given, shared, value};
 use crate::done::Done;

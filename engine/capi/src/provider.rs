@@ -1,9 +1,9 @@
 //! The providers: what is generic over them in Rust is one of four here.
 
-use ::rpcrdma_engine::control::Control;
+use ::rpcrdma::control::Control;
 #[cfg(feature = "verbs")]
-use ::rpcrdma_engine::verbs::Verbs;
-use ::rpcrdma_engine::{Config, Engine, Fabric, Provider, SessionCall, SetupError, Shm, Tcp};
+use ::rpcrdma::verbs::Verbs;
+use ::rpcrdma::{Config, Engine, Fabric, Provider, SessionCall, SetupError, Shm, Tcp};
 use rpcrdma_config::ProviderKind;
 
 /// The type of a value that exists for each provider.
@@ -11,11 +11,11 @@ macro_rules! any {
     ($(#[$doc:meta])* $name:ident, $of:ident) => {
         $(#[$doc])*
         pub(crate) enum $name {
-            Fabric($of<::rpcrdma_engine::Fabric>),
-            Shm($of<::rpcrdma_engine::Shm>),
-            Tcp($of<::rpcrdma_engine::Tcp>),
+            Fabric($of<::rpcrdma::Fabric>),
+            Shm($of<::rpcrdma::Shm>),
+            Tcp($of<::rpcrdma::Tcp>),
             #[cfg(feature = "verbs")]
-            Verbs($of<::rpcrdma_engine::verbs::Verbs>),
+            Verbs($of<::rpcrdma::verbs::Verbs>),
         }
     };
 }

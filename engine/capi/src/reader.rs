@@ -4,8 +4,8 @@ use core::ffi::{c_char, c_int};
 use core::mem::MaybeUninit;
 use core::ptr;
 
-use ::rpcrdma_engine::onc::ResultsError;
-use ::rpcrdma_engine::{EndOfMessage, PayloadReader, ReadError};
+use ::rpcrdma::onc::ResultsError;
+use ::rpcrdma::{EndOfMessage, PayloadReader, ReadError};
 
 use crate::arguments::{self, OK, given, zeroed};
 use crate::failure::{Failure, fail, invalid, plain, with_text};

@@ -4,8 +4,8 @@ use core::ffi::c_int;
 use core::mem::{ManuallyDrop, MaybeUninit, transmute};
 use core::ptr;
 
-use ::rpcrdma_engine::onc::{AcceptStatus, ReplyHeader, RpcProgram};
-use ::rpcrdma_engine::{Answer, Reply};
+use ::rpcrdma::onc::{AcceptStatus, ReplyHeader, RpcProgram};
+use ::rpcrdma::{Answer, Reply};
 
 use crate::arguments::{OK, given};
 use crate::failure::{Failure, fail, invalid, plain};

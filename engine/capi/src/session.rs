@@ -5,7 +5,7 @@ use core::mem::{ManuallyDrop, MaybeUninit, transmute_copy};
 use core::time::Duration;
 use std::os::fd::{AsFd, AsRawFd};
 
-use ::rpcrdma_engine::{
+use ::rpcrdma::{
     Address, Armed, ConnectionId, Engine, Session, SessionCall, SessionEvent, SessionOptions,
     SetupError, Turn,
 };

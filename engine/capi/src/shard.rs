@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use core::time::Duration;
 use std::os::fd::{AsFd, AsRawFd};
 
-use ::rpcrdma_engine::{Address, Armed, ConnectId, Provider, SetupError, Shard, Turn};
+use ::rpcrdma::{Address, Armed, ConnectId, Provider, SetupError, Shard, Turn};
 
 use crate::arguments::{caught, give, given, value};
 use crate::done::Done;

@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use std::ffi::CString;
 use std::sync::OnceLock;
 
-use ::rpcrdma_engine::Snapshot;
+use ::rpcrdma::Snapshot;
 
 /// A counter, or a gauge of a report. Later versions may have more of them: find one by its name.
 #[repr(C)]

@@ -4,8 +4,8 @@ use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::ptr;
 
-use ::rpcrdma_engine::handle::ticket::{FINISHED_BULK_MAX, FINISHED_HEAD_LEN, FINISHED_TAIL_LEN};
-use ::rpcrdma_engine::{Finished, Ticket};
+use ::rpcrdma::handle::ticket::{FINISHED_BULK_MAX, FINISHED_HEAD_LEN, FINISHED_TAIL_LEN};
+use ::rpcrdma::{Finished, Ticket};
 
 use crate::arguments::{array, bytes, sized};
 use crate::failure::invalid;

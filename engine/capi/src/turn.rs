@@ -4,7 +4,7 @@
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::MaybeUninit;
 
-use ::rpcrdma_engine::Turn;
+use ::rpcrdma::Turn;
 
 use crate::arguments::{OK, bytes, given, shared, value, write_text};
 use crate::call_id::rpcrdma_call_id;

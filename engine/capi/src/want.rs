@@ -3,7 +3,7 @@
 use core::ffi::c_int;
 use core::ptr;
 
-use ::rpcrdma_engine::{SINK_PIECES_MAX, Sink, Want};
+use ::rpcrdma::{SINK_PIECES_MAX, Sink, Want};
 
 use crate::arguments::{OK, array, given, sized, value};
 use crate::call::with;

@@ -4,9 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
+use rpcrdma::{Address, Config, provider_for};
 use rpcrdma_config::units::parse_length;
 use rpcrdma_config::{ProviderKind, Raw};
-use rpcrdma_engine::{Address, Config, provider_for};
 
 use crate::server::BLOCK_MAX;
 use crate::{Outcome, SEGMENT_LEN};

@@ -6,13 +6,13 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rpcrdma_config::ProviderKind;
-use rpcrdma_engine::message::payload_reader::PayloadReader;
-use rpcrdma_engine::onc::CallHeader;
-use rpcrdma_engine::{
+use rpcrdma::message::payload_reader::PayloadReader;
+use rpcrdma::onc::CallHeader;
+use rpcrdma::{
     Address, CallBuilder, Client, Clock, Config, ConnectionId, Engine, Incoming, Loan, Provider,
     ShardHandle, Want,
 };
+use rpcrdma_config::ProviderKind;
 
 use crate::Outcome;
 use crate::disk::Store;

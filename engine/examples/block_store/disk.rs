@@ -9,9 +9,9 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
 use arrayvec::ArrayVec;
-use rpcrdma_engine::file_size;
-use rpcrdma_engine::onc::ReplyHeader;
-use rpcrdma_engine::{Finished, Loan, ShardHandle, Ticket};
+use rpcrdma::file_size;
+use rpcrdma::onc::ReplyHeader;
+use rpcrdma::{Finished, Loan, ShardHandle, Ticket};
 
 use crate::SEGMENT_LEN;
 use crate::server::{BLOCK_MAX, COMMIT, NULL, READ, SAME_LENGTH};

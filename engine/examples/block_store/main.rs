@@ -35,9 +35,9 @@ use args::Args;
 use clap::Parser;
 use client::{Block, Session};
 use disk::Store;
+use rpcrdma::{Address, Config, Engine, Provider, SetupError, with_provider};
 use rpcrdma_config::ProviderKind;
 use rpcrdma_config::units::Length;
-use rpcrdma_engine::{Address, Config, Engine, Provider, SetupError, with_provider};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 

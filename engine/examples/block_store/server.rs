@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use arrayvec::ArrayVec;
-use rpcrdma_engine::onc::{AcceptStatus, ReplyHeader, RpcProgram};
-use rpcrdma_engine::{
+use rpcrdma::onc::{AcceptStatus, ReplyHeader, RpcProgram};
+use rpcrdma::{
     Address, Answer, Call, Engine, Handler, PlacedItem, Provider, Reply, ShardHandle, Ticket, Turn,
 };
 

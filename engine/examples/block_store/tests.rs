@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rpcrdma_engine::onc::CallHeader;
-use rpcrdma_engine::{Fabric, Payload, Shm};
+use rpcrdma::onc::CallHeader;
+use rpcrdma::{Fabric, Payload, Shm};
 
 use super::*;
 use crate::args::block;

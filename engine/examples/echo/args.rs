@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Parser;
+use rpcrdma::{Address, Config, provider_for};
 use rpcrdma_config::{ProviderKind, Raw};
-use rpcrdma_engine::{Address, Config, provider_for};
 
 /// Calls a server that answers with what it received.
 #[derive(Debug, Parser)]

@@ -19,11 +19,11 @@ use std::time::Duration;
 
 use args::Args;
 use clap::Parser;
-use rpcrdma_config::ProviderKind;
-use rpcrdma_engine::{
+use rpcrdma::{
     Address, Answer, Call, Client, Clock, Config, Engine, Handler, Provider, Reply, SetupError,
     with_provider,
 };
+use rpcrdma_config::ProviderKind;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use port::Port;
-use rpcrdma_engine::{
+use rpcrdma::{
     Address, Answer, Armed, Call, Clock, Config, Engine, Handler, Provider, ProviderKind, Reply,
     SetupError, Shard, with_provider,
 };
@@ -150,7 +150,7 @@ const EVENTS: usize = 16;
 
 #[cfg(test)]
 mod tests {
-    use rpcrdma_engine::ProviderKind;
+    use rpcrdma::ProviderKind;
 
     #[test]
     fn the_port_counts_the_calls_that_the_same_thread_answers() {

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 
-use rpcrdma_engine::Snapshot;
+use rpcrdma::Snapshot;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 /// The listener and its connections, each with a name in the set.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use rpcrdma_engine::{Address, Config, ConfigError, ProviderKind, provider_for};
+use rpcrdma::{Address, Config, ConfigError, ProviderKind, provider_for};
 
 use rpcrdma_nfs3::{Options, Squash};
 
@@ -134,7 +134,7 @@ const NO_MOUNT: &str =
 
 #[cfg(test)]
 mod tests {
-    use rpcrdma_engine::verbs::VerbsOptions;
+    use rpcrdma::verbs::VerbsOptions;
 
     use super::*;
 

@@ -9,8 +9,8 @@ use std::io::{self, Read};
 
 use nfs3_types::nfs3::{createhow3, mknoddata3, sattr3, sattrguard3};
 use nfs3_types::xdr_codec::Unpack;
-use rpcrdma_engine::ulb::{ItemError, Items};
-use rpcrdma_engine::{Call, PayloadReader, TakeError};
+use rpcrdma::ulb::{ItemError, Items};
+use rpcrdma::{Call, PayloadReader, TakeError};
 
 use crate::call::WriteData;
 use crate::drc::DataEnds;

@@ -18,7 +18,7 @@ use nfs3_types::nfs3::{
     ACCESS3args, GETATTR3args, LOOKUP3args, LOOKUP3resfail, LOOKUP3resok, READ3args, nfs_fh3,
 };
 use nfs3_types::xdr_codec::Unpack;
-use rpcrdma_engine::ulb::nfs3;
+use rpcrdma::ulb::nfs3;
 
 use crate::arguments::Arguments;
 use crate::attributes::some;

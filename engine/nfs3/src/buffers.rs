@@ -14,7 +14,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use rpcrdma_engine::{Loan, Turn};
+use rpcrdma::{Loan, Turn};
 
 /// The buffers of a shard that are not known to be free. `O` identifies a client.
 #[derive(Debug)]

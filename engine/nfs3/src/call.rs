@@ -1,6 +1,6 @@
 //! An NFS call inside the server: the task, and its outcome.
 
-use rpcrdma_engine::Loan;
+use rpcrdma::Loan;
 
 use crate::credentials::Identity;
 use crate::rpc::CallDenial;

@@ -9,8 +9,8 @@
 use std::io::{self, Write};
 
 use arrayvec::ArrayVec;
-use rpcrdma_engine::onc::{AUTH_SYS_GROUPS_MAX, AuthSys};
-use rpcrdma_engine::shm::own_user;
+use rpcrdma::onc::{AUTH_SYS_GROUPS_MAX, AuthSys};
+use rpcrdma::shm::own_user;
 use rustix::fs::{Gid, Uid};
 use rustix::io::Errno;
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};

@@ -1,6 +1,6 @@
 //! The limit of descriptors of the process, and what each cache of open files may have of it.
 
-use rpcrdma_engine::process_limit::{self, ProcessLimit};
+use rpcrdma::process_limit::{self, ProcessLimit};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 /// Raises the limit to the largest that the process may set, and returns the limit that holds now.

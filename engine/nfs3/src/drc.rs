@@ -23,7 +23,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::Mutex;
 
 use arrayvec::ArrayVec;
-use rpcrdma_engine::Origin;
+use rpcrdma::Origin;
 
 use crate::call::CallOutcome;
 use crate::credentials::Caller;
@@ -248,7 +248,7 @@ const END_LEN: usize = 256;
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
-    use rpcrdma_engine::ulb::nfs3;
+    use rpcrdma::ulb::nfs3;
 
     use super::*;
     use crate::credentials::Credentials;

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use arrayvec::ArrayVec;
 use nfs3_types::nfs3::{nfs_fh3, writeverf3};
-use rpcrdma_engine::Config;
+use rpcrdma::Config;
 use rustix::fs::{FileType, fdatasync, fsync, syncfs};
 use rustix::io::retry_on_intr;
 
@@ -303,7 +303,7 @@ const SLOTS_OF_A_REPLY: u64 = 8;
 
 #[cfg(test)]
 mod tests {
-    use rpcrdma_engine::Raw;
+    use rpcrdma::Raw;
     use rpcrdma_tests::folder::Folder;
 
     use super::*;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Arg, Command, CommandFactory, FromArgMatches, Parser};
-use rpcrdma_engine::Config;
+use rpcrdma::Config;
 use rpcrdma_nfs3 as server;
 
 use crate::args::{Args, TABLE};

@@ -3,11 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use rpcrdma_engine::onc::{HeaderRoom, ReplyHeader, RpcProgram};
-use rpcrdma_engine::ulb::{Bound, Protection, nfs3};
-use rpcrdma_engine::{
-    Answer, Call, CloseReason, ConnectionId, Handler, Origin, Reply, ShardHandle, Turn,
-};
+use rpcrdma::onc::{HeaderRoom, ReplyHeader, RpcProgram};
+use rpcrdma::ulb::{Bound, Protection, nfs3};
+use rpcrdma::{Answer, Call, CloseReason, ConnectionId, Handler, Origin, Reply, ShardHandle, Turn};
 
 use crate::arguments::{Arguments, Unusable};
 use crate::at_once;

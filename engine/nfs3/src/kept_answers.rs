@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
 
-use rpcrdma_engine::Origin;
+use rpcrdma::Origin;
 
 /// The calls whose answers are kept, by the connection that they are kept for. `F` identifies a
 /// call.

@@ -12,7 +12,7 @@
 //! repeated calls, and `work` for the threads.
 //!
 //! ```no_run
-//! use rpcrdma_engine::{Address, Fabric};
+//! use rpcrdma::{Address, Fabric};
 //! use rpcrdma_nfs3::{Options, Server, Squash, config};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -99,7 +99,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use nfs3_types::nfs3::nfs_fh3;
-use rpcrdma_engine::{Address, Config, ConfigError, Engine, EngineThread, Provider, ShardHandle};
+use rpcrdma::{Address, Config, ConfigError, Engine, EngineThread, Provider, ShardHandle};
 
 use buffers::Buffers;
 pub use credentials::Squash;
@@ -206,7 +206,7 @@ impl<P: Provider> Server<P> {
 
     /// The metrics of its shards, for Prometheus.
     #[cfg(feature = "metrics")]
-    pub fn metrics(&self) -> rpcrdma_engine::metrics::Metrics {
+    pub fn metrics(&self) -> rpcrdma::metrics::Metrics {
         self.engine.metrics()
     }
 

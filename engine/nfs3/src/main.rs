@@ -22,8 +22,8 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 #[cfg(feature = "metrics")]
-use rpcrdma_engine::metrics::MetricsServer;
-use rpcrdma_engine::{Config, Provider, ProviderKind, SetupError, with_provider};
+use rpcrdma::metrics::MetricsServer;
+use rpcrdma::{Config, Provider, ProviderKind, SetupError, with_provider};
 use rpcrdma_nfs3::Server;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM};

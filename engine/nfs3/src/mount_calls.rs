@@ -12,10 +12,8 @@ use nfs3_types::mount::{
     mountstat3, name,
 };
 use nfs3_types::xdr_codec::{List, Opaque, Pack, Unpack};
-use rpcrdma_engine::Origin;
-use rpcrdma_engine::onc::{
-    CallHeader, MsgType, Reader, ReplyHeader, RpcPrefix, RpcProgram, auth_flavor,
-};
+use rpcrdma::Origin;
+use rpcrdma::onc::{CallHeader, MsgType, Reader, ReplyHeader, RpcPrefix, RpcProgram, auth_flavor};
 use rustix::fs::FileType;
 
 use crate::export::Export;

@@ -22,7 +22,7 @@ use rustix::thread::{
     CapabilitySet, capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
-use rpcrdma_engine::shm::own_user;
+use rpcrdma::shm::own_user;
 
 use crate::attributes::Attributes;
 use crate::credentials::{Credentials, ROOT};

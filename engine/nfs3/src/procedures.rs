@@ -3,8 +3,8 @@
 use nfs3_types::nfs3::Nfs3Result;
 use nfs3_types::nfs3::nfsstat3::*;
 use nfs3_types::xdr_codec::{Pack, Unpack};
-use rpcrdma_engine::Loan;
-use rpcrdma_engine::ulb::nfs3;
+use rpcrdma::Loan;
+use rpcrdma::ulb::nfs3;
 use rustix::fs::AtFlags;
 
 use crate::arguments::ArgumentField::{self, *};
@@ -16,7 +16,7 @@ use crate::rpc::CallDenial;
 use crate::status::{self, Results, Status, listed};
 use crate::{directory, files, names};
 
-/// A procedure of NFS. What DDP-eligible items it has is in `rpcrdma_engine::ulb::nfs3`.
+/// A procedure of NFS. What DDP-eligible items it has is in `rpcrdma::ulb::nfs3`.
 pub struct Procedure {
     number: u32,
     /// The fields of its arguments.

@@ -1,6 +1,6 @@
 //! Checks the RPC header of a call to NFS or MOUNT, and builds the error replies.
 
-use rpcrdma_engine::onc::{
+use rpcrdma::onc::{
     AcceptStatus, AuthSys, CallHeader, HeaderError, ReplyHeader, RpcProgram, auth_flavor, auth_stat,
 };
 
@@ -75,7 +75,7 @@ impl CallDenial {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rpcrdma_engine::onc::Reader;
+    use rpcrdma::onc::Reader;
 
     const PROGRAM: RpcProgram = RpcProgram { number: 100_003, version: 3, procedures: 22 };
 

@@ -106,7 +106,7 @@ pub const MADE: &[Status] = MKNOD.split_at(MKNOD.len() - 1).0;
 #[cfg(test)]
 mod tests {
     use nfs3_types::xdr_codec::Void;
-    use rpcrdma_engine::ulb::nfs3::*;
+    use rpcrdma::ulb::nfs3::*;
 
     use super::*;
     use crate::call::CallOutcome;

@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use rpcrdma_engine::{ConnectionId, Origin, ShardHandle, Ticket, file_size};
+use rpcrdma::{ConnectionId, Origin, ShardHandle, Ticket, file_size};
 
 use crate::call::{CallOutcome, CallTask, WriteData};
 use crate::drc::{Drc, Fingerprint, Waits};

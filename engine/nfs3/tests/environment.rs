@@ -4,8 +4,8 @@
 use std::process::Command;
 
 use nfs3_types::nfs3::{nfs_fh3, nfsstat3, stable_how};
-use rpcrdma_engine::{Address, Config, Engine, Tcp};
-use rpcrdma_tests::children::Started;
+use rpcrdma::{Address, Config, Engine, Tcp};
+use rpcrdma_testing::children::Started;
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::nfs::{Failure, Give, Nfs, Take, at};
 use rustix::process::Signal;

@@ -9,9 +9,9 @@ use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command};
 
 use nfs3_types::nfs3::{nfsstat3, sattr3, set_size3, stable_how};
-use rpcrdma_engine::{Address, Config, Engine, Provider, SetupError, Shm, Tcp};
+use rpcrdma::{Address, Config, Engine, Provider, SetupError, Shm, Tcp};
+use rpcrdma_testing::children::Started;
 use rpcrdma_testing::denied::Denied;
-use rpcrdma_tests::children::Started;
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::nfs::mount::mount;
 use rpcrdma_tests::nfs::{Failure, Give, Nfs, Take};

@@ -43,7 +43,7 @@ impl CallHandle {
 /// A call under construction. Dropping it discards the call.
 ///
 /// ```
-/// # use rpcrdma_engine::*;
+/// # use rpcrdma::*;
 /// # use std::time::Duration;
 /// # struct Increment;
 /// # impl Handler for Increment {

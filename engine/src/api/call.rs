@@ -9,7 +9,7 @@ use crate::provider::Address;
 /// A call, read in place. The message itself is an [`Incoming`], to which this derefs.
 ///
 /// ```
-/// use rpcrdma_engine::{Answer, Call, Reply};
+/// use rpcrdma::{Answer, Call, Reply};
 ///
 /// fn on_call<'a>(call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
 ///     let Ok(count) = call.reader().u32() else { return reply.refuse() };

@@ -11,7 +11,7 @@ use crate::message::sink::Sink;
 /// A call is over: its reply, or why there is none.
 ///
 /// ```
-/// # use rpcrdma_engine::*;
+/// # use rpcrdma::*;
 /// # use std::time::Duration;
 /// # struct Increment;
 /// # impl Handler for Increment {

@@ -14,7 +14,7 @@ use crate::provider::{Address, ConnectError, ConnectId};
 /// A program on a shard. All methods run on the shard's thread, one at a time, and must not block.
 ///
 /// ```
-/// use rpcrdma_engine::{Answer, Call, Handler, Reply};
+/// use rpcrdma::{Answer, Call, Handler, Reply};
 ///
 /// /// Counts the calls of its shard.
 /// #[derive(Default)]
@@ -114,7 +114,7 @@ pub struct ConnectRequest<'a> {
 /// The answer to a connection request.
 ///
 /// ```
-/// use rpcrdma_engine::{Address, Admission, ConnectRequest};
+/// use rpcrdma::{Address, Admission, ConnectRequest};
 ///
 /// /// For `Handler::admit`: two connections of each peer, and over shared memory those of root.
 /// fn admit(request: &ConnectRequest<'_>) -> Admission {

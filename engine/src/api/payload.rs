@@ -19,7 +19,7 @@ use crate::state::send::outbox::Outbox;
 /// Cost: a bounds check and a store for each word.
 ///
 /// ```
-/// # use rpcrdma_engine::*;
+/// # use rpcrdma::*;
 /// # use std::time::Duration;
 /// # struct Increment;
 /// # impl Handler for Increment {
@@ -70,7 +70,7 @@ impl<'a> Payload<'a> {
     /// otherwise. The memory is returned when the message has left.
     ///
     /// ```
-    /// # use rpcrdma_engine::*;
+    /// # use rpcrdma::*;
     /// # use std::time::Duration;
     /// # struct Increment;
     /// # impl Handler for Increment {

@@ -16,7 +16,7 @@ use crate::stats::sampling::NO_TIMER;
 /// The reply to one call. Consuming it is the only way to create the [`Answer`] of a handler.
 ///
 /// ```
-/// use rpcrdma_engine::{Answer, Call, Reply};
+/// use rpcrdma::{Answer, Call, Reply};
 ///
 /// fn on_call<'a>(call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
 ///     let Ok(number) = call.reader().u32() else {

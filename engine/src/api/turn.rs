@@ -20,7 +20,7 @@ use crate::stats::sampling::NO_TIMER;
 /// The shard, lent to its program between two polls.
 ///
 /// ```
-/// use rpcrdma_engine::{Answer, Call, Finished, Handler, Reply, Ticket, Turn};
+/// use rpcrdma::{Answer, Call, Finished, Handler, Reply, Ticket, Turn};
 ///
 /// /// Answers calls at the end of their turn.
 /// #[derive(Default)]

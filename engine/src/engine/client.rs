@@ -26,7 +26,7 @@ use crate::provider::{Address, Armed, ConnectError, ConnectId, Provider};
 /// Its thread polls it; nothing happens between polls.
 ///
 /// ```
-/// # use rpcrdma_engine::*;
+/// # use rpcrdma::*;
 /// # use std::time::Duration;
 /// # struct Increment;
 /// # impl Handler for Increment {

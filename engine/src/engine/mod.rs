@@ -33,7 +33,7 @@ use crate::trace;
 /// Dropping the engine stops its threads and waits for them.
 ///
 /// ```
-/// # use rpcrdma_engine::*;
+/// # use rpcrdma::*;
 /// # use std::time::Duration;
 /// # struct Increment;
 /// # impl Handler for Increment {

@@ -26,7 +26,7 @@ use crate::stats::report::ShardReport;
 /// [`Shard::run`] runs it on the calling thread, [`Shard::poll_once`] in the host's own loop:
 ///
 /// ```
-/// use rpcrdma_engine::{Clock, Config, Engine, Fabric, RefuseCalls};
+/// use rpcrdma::{Clock, Config, Engine, Fabric, RefuseCalls};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let engine = Engine::new(Fabric::new(), Config::default())?;

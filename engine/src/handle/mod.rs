@@ -19,7 +19,7 @@ use crate::stats::{SharedStats, Snapshot};
 /// A handle to a shard, usable from any thread.
 ///
 /// ```
-/// use rpcrdma_engine::{Config, Engine, Fabric, RefuseCalls, ShardState};
+/// use rpcrdma::{Config, Engine, Fabric, RefuseCalls, ShardState};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut engine = Engine::new(Fabric::new(), Config::default())?;

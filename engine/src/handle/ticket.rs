@@ -22,7 +22,7 @@ use crate::message::xdr_bytes::XdrBytes;
 /// ```
 /// use std::sync::mpsc::{Receiver, Sender};
 ///
-/// use rpcrdma_engine::{Answer, Call, Finished, Handler, Reply, ShardHandle, Ticket};
+/// use rpcrdma::{Answer, Call, Finished, Handler, Reply, ShardHandle, Ticket};
 ///
 /// /// Leaves the work to another thread.
 /// struct Front {

@@ -21,7 +21,7 @@ use crate::message::wanted::{WANTS_MAX, Want, Wanted};
 /// Cost: its vectors grow with its first calls. [`OwnedCall::clear`] keeps them.
 ///
 /// ```
-/// # use rpcrdma_engine::*;
+/// # use rpcrdma::*;
 /// # use std::time::Duration;
 /// # struct Increment;
 /// # impl Handler for Increment {

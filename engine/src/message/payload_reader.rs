@@ -7,7 +7,7 @@ use super::incoming::{Incoming, PayloadStream};
 /// Reads XDR from a payload stream, across its slices.
 ///
 /// ```
-/// use rpcrdma_engine::PayloadReader;
+/// use rpcrdma::PayloadReader;
 ///
 /// let mut reader = PayloadReader::of(&[0, 0, 0, 7, 0, 0, 0, 2, b'h', b'i', 0, 0]);
 /// assert_eq!(reader.u32(), Ok(7));
@@ -15,7 +15,7 @@ use super::incoming::{Incoming, PayloadStream};
 /// let name = reader.opaque_into(&mut name)?;
 /// assert_eq!(name, b"hi");
 /// assert!(reader.u32().is_err(), "the message ends here");
-/// # Ok::<(), rpcrdma_engine::ReadError>(())
+/// # Ok::<(), rpcrdma::ReadError>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct PayloadReader<'a> {

@@ -16,7 +16,7 @@ pub const SINK_PIECES_MAX: usize = 16;
 /// Each piece is one segment on the wire; a result fills them in order.
 ///
 /// ```
-/// # use rpcrdma_engine::*;
+/// # use rpcrdma::*;
 /// # use std::time::Duration;
 /// # struct Increment;
 /// # impl Handler for Increment {

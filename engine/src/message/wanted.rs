@@ -10,7 +10,7 @@ pub const WANTS_MAX: usize = 8;
 /// A data item of the reply that is requested outside of the payload stream.
 ///
 /// ```
-/// # use rpcrdma_engine::*;
+/// # use rpcrdma::*;
 /// # use std::time::Duration;
 /// # struct Increment;
 /// # impl Handler for Increment {

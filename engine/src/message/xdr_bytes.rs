@@ -9,7 +9,7 @@ use super::values::put_values;
 /// XDR of any length. The first `N` bytes need no allocation.
 ///
 /// ```
-/// use rpcrdma_engine::Finished;
+/// use rpcrdma::Finished;
 ///
 /// let mut finished = Finished::default();
 /// finished.head.put_bool(true);

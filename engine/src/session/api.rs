@@ -24,7 +24,7 @@ use crate::provider::Provider;
 /// ```
 /// use std::time::Duration;
 ///
-/// use rpcrdma_engine::SessionOptions;
+/// use rpcrdma::SessionOptions;
 ///
 /// let options = SessionOptions {
 ///     connections: 2,
@@ -70,7 +70,7 @@ impl Default for SessionOptions {
 /// connection takes the first that answers, in their order.
 ///
 /// ```
-/// # use rpcrdma_engine::*;
+/// # use rpcrdma::*;
 /// # use std::time::Duration;
 /// # struct Increment;
 /// # impl Handler for Increment {

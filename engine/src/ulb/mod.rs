@@ -19,7 +19,7 @@
 //! writer or reader of a message calls it when an item is reached.
 //!
 //! ```
-//! use rpcrdma_engine::ulb::{Protection, nfs3};
+//! use rpcrdma::ulb::{Protection, nfs3};
 //!
 //! let read = nfs3::BINDING.bind(nfs3::READ, Protection::None)?;
 //! assert_eq!(read.procedure().results[0].name, "READ3resok.data");
@@ -28,7 +28,7 @@
 //! assert!(getattr.procedure().arguments.is_empty() && getattr.procedure().results.is_empty());
 //! // Under RPCSEC_GSS with integrity or privacy all of it stays in the message.
 //! assert!(!Protection::Privacy.may_place());
-//! # Ok::<(), rpcrdma_engine::ulb::BindError>(())
+//! # Ok::<(), rpcrdma::ulb::BindError>(())
 //! ```
 
 mod binding;

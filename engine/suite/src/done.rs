@@ -1,6 +1,6 @@
 //! Completed calls: compares the reply and the result buffers with the script.
 
-use rpcrdma_engine::{CallError, CallRefused, Completion, ConnectionId, Incoming};
+use rpcrdma::{CallError, CallRefused, Completion, ConnectionId, Incoming};
 
 use crate::script::{POISON, Part, Script, joined, unreduced_reply};
 

@@ -1,6 +1,6 @@
 //! The list of the scenarios, as tests and as values.
 
-use rpcrdma_engine::Provider;
+use rpcrdma::Provider;
 
 use crate::opener::Open;
 use crate::setup::speaking;
@@ -208,7 +208,7 @@ macro_rules! listed {
 mod tests {
     use std::collections::HashSet;
 
-    use rpcrdma_engine::Fabric;
+    use rpcrdma::Fabric;
 
     use super::*;
 

@@ -8,7 +8,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::{Address, Provider};
+use rpcrdma::{Address, Provider};
 
 /// Opens the device of a test, once for each engine.
 pub type Open<'a, P> = &'a dyn Opener<P>;

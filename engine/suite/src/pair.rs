@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use rpcrdma_config::Raw;
-use rpcrdma_engine::control::Control;
-use rpcrdma_engine::stats::Snapshot;
-use rpcrdma_engine::{
+use rpcrdma::control::Control;
+use rpcrdma::stats::Snapshot;
+use rpcrdma::{
     Address, Answer, Call, CallBuilder, CallError, Client, Completion, Config, ConnectionId,
     Counts, Engine, Fabric, Handler, Incoming, LatencyReport, Loan, Provider, Reply, Shard,
     ShardHandle, Turn,
 };
+use rpcrdma_config::Raw;
 
 use crate::opener::{Open, Time};
 use crate::setup::suited;

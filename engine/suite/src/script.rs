@@ -9,8 +9,8 @@
 
 use std::sync::LazyLock;
 
-use rpcrdma_engine::onc::{AcceptStatus, ReplyHeader};
-use rpcrdma_engine::{Incoming, Payload, Want};
+use rpcrdma::onc::{AcceptStatus, ReplyHeader};
+use rpcrdma::{Incoming, Payload, Want};
 
 /// One variable-length opaque of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

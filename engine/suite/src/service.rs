@@ -1,7 +1,7 @@
 //! The service: a handler that checks every byte of a call and answers as its script states.
 
-use rpcrdma_engine::provider::ConnectId;
-use rpcrdma_engine::{
+use rpcrdma::provider::ConnectId;
+use rpcrdma::{
     Address, Admission, Answer, BackwardSupport, Bulk, Call, CallBuilder, CallRefused, CloseReason,
     ConnectRequest, ConnectionId, Finished, Handler, Loan, Payload, PeerLimits, Reply, TakeError,
     Ticket, Turn,

@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
+use rpcrdma::Provider;
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::Provider;
 
 use crate::service::source_len;
 

@@ -1,6 +1,6 @@
 //! The API suite on the software fabric, in any version and in version one.
 
-use rpcrdma_engine::Fabric;
+use rpcrdma::Fabric;
 
 fn open() -> impl Fn() -> Fabric {
     let fabric = Fabric::new();

@@ -1,9 +1,9 @@
 //! The engine does what is configured, or its start fails with an error that names the key; the
 //! choices of the system can be read after the start.
 
+use rpcrdma::fabric::FabricOptions;
+use rpcrdma::{CallRefused, Engine, Fabric, Provider, SetupError, ShardResources, Shm};
 use rpcrdma_config::{Config, Exposure, ProviderKind, Raw};
-use rpcrdma_engine::fabric::FabricOptions;
-use rpcrdma_engine::{CallRefused, Engine, Fabric, Provider, SetupError, ShardResources, Shm};
 use rpcrdma_mempool::PageSize;
 use rpcrdma_proto::SendError;
 use rpcrdma_suite::scenarios::explicit::plan;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::provider::Armed;
-use rpcrdma_engine::{CallBuilder, CallError, Clock, CloseReason, Execution, Fabric};
+use rpcrdma::provider::Armed;
+use rpcrdma::{CallBuilder, CallError, Clock, CloseReason, Execution, Fabric};
 use rpcrdma_suite::script::{Order, Random, Script};
 use rpcrdma_suite::world::{Plan, World};
 

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use rpcrdma_engine::provider::{ConnectError, QueueEvent, WcStatus};
-use rpcrdma_engine::{CallError, CloseReason, ConnectionId, Execution, Fabric};
+use rpcrdma::provider::{ConnectError, QueueEvent, WcStatus};
+use rpcrdma::{CallError, CloseReason, ConnectionId, Execution, Fabric};
 use rpcrdma_suite::script::{Order, Part, Script};
 use rpcrdma_suite::world::{Plan, World};
 use rpcrdma_testing::fault::{FaultLog, FaultPlan, FaultyProvider};

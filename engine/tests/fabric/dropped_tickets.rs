@@ -1,6 +1,6 @@
 //! Tickets that are dropped: their calls are answered all the same.
 
-use rpcrdma_engine::{Fabric, Ticket};
+use rpcrdma::{Fabric, Ticket};
 use rpcrdma_suite::script::{Order, Part, Script, is_system_error};
 use rpcrdma_suite::world::{Plan, World};
 

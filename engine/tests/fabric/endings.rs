@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rpcrdma_config::Raw;
-use rpcrdma_engine::control::Control;
-use rpcrdma_engine::provider::interposed::{Hooks, Interposed, Promised, QueueHooks};
-use rpcrdma_engine::provider::{
+use rpcrdma::control::Control;
+use rpcrdma::provider::interposed::{Hooks, Interposed, Promised, QueueHooks};
+use rpcrdma::provider::{
     CmEvent, ConnParam, ConnectionManager, CqError, Provider, QueueAttr, Queues, Requests, SendWr,
     Taken, Waker, WcBatch, WorkCompletion,
 };
-use rpcrdma_engine::{
+use rpcrdma::{
     Address, Answer, Call, CallError, Client, Config, ConnectionId, Engine, Fabric, Handler, Reply,
     Shard,
 };
+use rpcrdma_config::Raw;
 use rpcrdma_suite::script::{Part, Script};
 use rpcrdma_suite::world::{Plan, World};
 

@@ -1,8 +1,8 @@
 //! Ways of exposing memory to peers that depend on the device, or that the checked provider
 //! rejects.
 
-use rpcrdma_engine::fabric::FabricOptions;
-use rpcrdma_engine::{CallError, CallRefused, Execution, Fabric, Sink, Want};
+use rpcrdma::fabric::FabricOptions;
+use rpcrdma::{CallError, CallRefused, Execution, Fabric, Sink, Want};
 use rpcrdma_suite::scenarios::explicit::plan;
 use rpcrdma_suite::scenarios::given_up;
 use rpcrdma_suite::script::{Order, Part, Script};

@@ -1,7 +1,7 @@
 //! Doorbell batching: short messages wait for others if many are in flight, and not if there is
 //! only one.
 
-use rpcrdma_engine::{Fabric, Snapshot};
+use rpcrdma::{Fabric, Snapshot};
 use rpcrdma_suite::script::{Order, Part, Script};
 use rpcrdma_suite::world::{Plan, World};
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rpcrdma_engine::ulb::{Protection, nfs3};
-use rpcrdma_engine::{
+use rpcrdma::ulb::{Protection, nfs3};
+use rpcrdma::{
     Answer, Call, Clock, Engine, Fabric, Handler, InspectError, LatencyReport, PeerState,
     RefuseCalls, Reply, Shard, Turn, Version,
 };

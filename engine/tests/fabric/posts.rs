@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rpcrdma_engine::provider::interposed::{Hooks, Interposed, Promised, QueueHooks};
-use rpcrdma_engine::provider::{PostError, Provider, QueueAttr, Queues, Requests, SendWr, Taken};
-use rpcrdma_engine::{CallError, CloseReason, Fabric, Snapshot};
+use rpcrdma::provider::interposed::{Hooks, Interposed, Promised, QueueHooks};
+use rpcrdma::provider::{PostError, Provider, QueueAttr, Queues, Requests, SendWr, Taken};
+use rpcrdma::{CallError, CloseReason, Fabric, Snapshot};
 use rpcrdma_suite::script::{Part, Script, part_offset};
 use rpcrdma_suite::world::{Plan, World};
 

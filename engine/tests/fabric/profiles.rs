@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use rpcrdma_config::{Config, PROFILES};
-use rpcrdma_engine::{
+use rpcrdma::{
     Address, Answer, Call, Client, Clock, ConnectionId, Engine, Fabric, Handler, Reply, Want,
 };
+use rpcrdma_config::{Config, PROFILES};
 use rpcrdma_mempool::RegisteredBytes;
 use rpcrdma_suite::script::joined;
 
@@ -33,7 +33,7 @@ impl Handler for Server {
         reply.send()
     }
 
-    fn on_turn(&mut self, turn: &mut rpcrdma_engine::Turn<'_>) {
+    fn on_turn(&mut self, turn: &mut rpcrdma::Turn<'_>) {
         if self.source.is_none() {
             self.source = turn.buffer().map(|mut buffer| {
                 buffer.fill(0x3c);

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::onc::{AcceptStatus, ReplyHeader, ResultsError};
-use rpcrdma_engine::{
+use rpcrdma::onc::{AcceptStatus, ReplyHeader, ResultsError};
+use rpcrdma::{
     Address, Answer, Call, Client, Config, ConnectionId, Engine, Fabric, Handler, RefuseCalls,
     Reply, ShardHandle,
 };

@@ -6,13 +6,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rpcrdma_engine::provider::interposed::{
-    Hooks, Interposed, Promised, PromisedBytes, QueueHooks,
-};
-use rpcrdma_engine::provider::{
-    DeviceCaps, Provider, QueueAttr, Queues, Requests, SendOp, SendWr, Taken,
-};
-use rpcrdma_engine::{ConnectionId, Fabric, Snapshot};
+use rpcrdma::provider::interposed::{Hooks, Interposed, Promised, PromisedBytes, QueueHooks};
+use rpcrdma::provider::{DeviceCaps, Provider, QueueAttr, Queues, Requests, SendOp, SendWr, Taken};
+use rpcrdma::{ConnectionId, Fabric, Snapshot};
 use rpcrdma_mempool::{Access, RegisterError};
 use rpcrdma_suite::scenarios::explicit::plan;
 use rpcrdma_suite::script::{Part, Script};

@@ -1,8 +1,6 @@
 //! Reading XDR from received messages, wherever their bytes were placed.
 
-use rpcrdma_engine::{
-    Address, Answer, Call, Clock, Config, Engine, Fabric, Handler, ReadError, Reply,
-};
+use rpcrdma::{Address, Answer, Call, Clock, Config, Engine, Fabric, Handler, ReadError, Reply};
 
 /// Answers with what it has read, as it has read it.
 struct Echo;

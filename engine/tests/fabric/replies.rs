@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use rpcrdma_engine::control::Control;
-use rpcrdma_engine::{
+use rpcrdma::control::Control;
+use rpcrdma::{
     Address, Answer, Call, CallError, CallRefused, Client, Engine, Execution, Fabric, Handler,
     Refusal, Reply, Shard, Ticket, Turn,
 };

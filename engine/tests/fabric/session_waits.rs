@@ -8,16 +8,16 @@
 //! | in its session: its connection was lost, and it is to be sent again | `a_deadline_runs_after_the_connection_was_lost` |
 //! | in the shard, or with the peer | `deadlines::a_call_ends_at_most_a_millisecond_after_its_deadline_and_not_before` |
 //! | for its memory to be exposed, or to come back | `given_up::memory_returns_when_no_peer_can_write_to_it` |
-//! | for a place in the queue of an `AsyncClient` | `rpcrdma_async::tests::waits::a_deadline_runs_while_the_queue_is_full` |
-//! | on its way to the thread of an `AsyncClient` | `rpcrdma_async::tests::waits::a_deadline_runs_before_the_thread_takes_the_call` |
-//! | in the thread of an `AsyncClient`, whose session is full | `rpcrdma_async::tests::waits::a_deadline_runs_while_the_session_is_full` |
+//! | for a place in the queue of an `AsyncClient` | `rpcrdma::future::tests::waits::a_deadline_runs_while_the_queue_is_full` |
+//! | on its way to the thread of an `AsyncClient` | `rpcrdma::future::tests::waits::a_deadline_runs_before_the_thread_takes_the_call` |
+//! | in the thread of an `AsyncClient`, whose session is full | `rpcrdma::future::tests::waits::a_deadline_runs_while_the_session_is_full` |
 //! | the same, while the thread sleeps | `threads::a_call_that_waits_for_room_ends_while_the_thread_sleeps` |
 //! | in a session of C | `functions::sessions::a_deadline_in_a_session_names_its_cause` |
 
 use std::time::Duration;
 
-use rpcrdma_engine::provider::{ConnectError, Rejection};
-use rpcrdma_engine::{
+use rpcrdma::provider::{ConnectError, Rejection};
+use rpcrdma::{
     Address, CallError, CloseReason, Engine, Execution, Fabric, Outage, RefuseCalls, Resend,
     Session, SessionCallId, SessionError, SessionEvent, SessionOptions, SessionRefused,
 };
@@ -177,8 +177,8 @@ fn an_address_that_rejects_this_host_is_tried_once_and_the_next_is_used() {
     let mut step = |servers: &mut Vec<_>| {
         now += 100_000;
         for (shard, control, _) in servers.iter_mut() {
-            let shard: &mut rpcrdma_engine::Shard<Fabric, RefuseCalls> = shard;
-            let control: &mut rpcrdma_engine::control::Control<Fabric> = control;
+            let shard: &mut rpcrdma::Shard<Fabric, RefuseCalls> = shard;
+            let control: &mut rpcrdma::control::Control<Fabric> = control;
             control.step(Duration::ZERO);
             shard.poll_once(now);
         }

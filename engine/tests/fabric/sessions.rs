@@ -4,14 +4,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use rpcrdma_config::Raw;
-use rpcrdma_engine::control::Control;
-use rpcrdma_engine::provider::ConnectError;
-use rpcrdma_engine::{
+use rpcrdma::control::Control;
+use rpcrdma::provider::ConnectError;
+use rpcrdma::{
     Address, Answer, Call, CallError, CallRefused, CloseReason, Engine, Execution, Fabric, Handler,
     Loan, Outage, Reply, Resend, SendError, Session, SessionCompletion, SessionError, SessionEvent,
     SessionOptions, SessionRefused, Shard, Sink, Ticket, Turn, Want,
 };
+use rpcrdma_config::Raw;
 use rpcrdma_suite::script::joined;
 use rpcrdma_suite::setup::{checked, small};
 

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use rpcrdma_engine::{
+use rpcrdma::{
     Bulk, CallError, CallRefused, Execution, Loan, Resend, SessionError, SessionOptions,
     SessionRefused, Sink, Want,
 };

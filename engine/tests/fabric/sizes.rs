@@ -1,7 +1,7 @@
 //! The figures of the chapter "Sizes" in docs/tuning.md are the sums of the configuration.
 
+use rpcrdma::{Fabric, Provider, ShardNeeds};
 use rpcrdma_config::Config;
-use rpcrdma_engine::{Fabric, Provider, ShardNeeds};
 
 const PAGE: &str = include_str!("../../../docs/tuning.md");
 

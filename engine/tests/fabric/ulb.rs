@@ -1,10 +1,10 @@
 //! Upper-layer bindings on the software fabric: only DDP-eligible items are placed, and an item
 //! that a peer places without right is detected.
 
+use rpcrdma::onc::{CallHeader, HeaderError, HeaderRoom};
+use rpcrdma::ulb::{BindError, Bound, ItemError, Protection, ReplyMax, nfs2, nfs3, nfs4};
+use rpcrdma::{Answer, Bulk, Call, CallError, Loan, Reply, Want};
 use rpcrdma_config::Raw;
-use rpcrdma_engine::onc::{CallHeader, HeaderError, HeaderRoom};
-use rpcrdma_engine::ulb::{BindError, Bound, ItemError, Protection, ReplyMax, nfs2, nfs3, nfs4};
-use rpcrdma_engine::{Answer, Bulk, Call, CallError, Loan, Reply, Want};
 use rpcrdma_mempool::RegisteredBytes;
 use rpcrdma_suite::pair::{Pair, Respond};
 use rpcrdma_suite::script::Random;
@@ -279,7 +279,7 @@ fn a_call_without_a_reply_bound_is_not_sent() {
 /// Reads a call of `procedure` that has a word and then data, and says what it found.
 fn check<'a>(call: &Call<'a>, mut reply: Reply<'a>, bound: Bound) -> Answer<'a> {
     let mut arguments = bound.arguments(call, call.reader());
-    let read = |arguments: &mut rpcrdma_engine::ulb::Items<'_>| -> Result<u32, ItemError> {
+    let read = |arguments: &mut rpcrdma::ulb::Items<'_>| -> Result<u32, ItemError> {
         arguments.reader().u32()?;
         let data = arguments.data()?;
         arguments.end()?;
@@ -583,7 +583,7 @@ fn byte(operation: usize, at: usize) -> u8 {
     (31 * operation + 7 * at + at / 251) as u8
 }
 
-fn is_of(operation: usize, data: &rpcrdma_engine::ulb::Data<'_>) -> bool {
+fn is_of(operation: usize, data: &rpcrdma::ulb::Data<'_>) -> bool {
     let expected = (0..data.len() as usize).map(|at| byte(operation, at));
     data.slices().flatten().copied().eq(expected)
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use rpcrdma_engine::ulb::{Binding, Item, Procedure, ReplyMax, nfs2, nfs3, nfs4, none};
+use rpcrdma::ulb::{Binding, Item, Procedure, ReplyMax, nfs2, nfs3, nfs4, none};
 
 /// Types and procedures. `u32` and `u64` are words; `opaque<n>` has a length and up to n bytes,
 /// `opaque[n]` just n; `?t` may be absent; `*` is an item that may be placed, `%` as many entries

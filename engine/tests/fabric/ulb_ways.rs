@@ -1,10 +1,10 @@
 //! NFS version 3 through its binding, with every form of data movement: the results of READ,
 //! READLINK and WRITE do not depend on it.
 
+use rpcrdma::onc::{AcceptStatus, CallHeader, HeaderRoom, ReplyHeader};
+use rpcrdma::ulb::{BindError, BoundCall, Items, Protection, nfs3};
+use rpcrdma::{Answer, Call, Loan, Reply, Sink, Want};
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::onc::{AcceptStatus, CallHeader, HeaderRoom, ReplyHeader};
-use rpcrdma_engine::ulb::{BindError, BoundCall, Items, Protection, nfs3};
-use rpcrdma_engine::{Answer, Call, Loan, Reply, Sink, Want};
 use rpcrdma_suite::pair::Pair;
 
 /// How data are wanted that may be placed.

@@ -4,10 +4,10 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use rpcrdma_config::Config;
-use rpcrdma_engine::{
+use rpcrdma::{
     Address, Answer, Call, CallRefused, Client, Clock, Engine, Fabric, Handler, Reply, SendError,
 };
+use rpcrdma_config::Config;
 use rpcrdma_suite::setup::{LAST_XIDS, checked, small};
 
 /// Answers each call with its xid.

@@ -6,7 +6,7 @@
 
 use std::sync::OnceLock;
 
-use rpcrdma_engine::{Address, Shm, ShmName};
+use rpcrdma::{Address, Shm, ShmName};
 use rpcrdma_shm::hostile_peer::HostilePeer;
 
 use super::choices::Choices;

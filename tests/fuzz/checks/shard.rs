@@ -7,8 +7,8 @@
 //! and all memory and credits are free at the end. The device is the software fabric, in virtual
 //! time.
 
-use rpcrdma_engine::shard::audit::Audit;
-use rpcrdma_engine::{ConnectionId, Fabric};
+use rpcrdma::shard::audit::Audit;
+use rpcrdma::{ConnectionId, Fabric};
 use rpcrdma_xdr::Header;
 
 use super::choices::Choices;

@@ -7,7 +7,9 @@ use crate::folders::Link;
 /// The modules in the list below `# Layers` in the page of a crate, the uppermost first, those of one
 /// item together; none if it has no such list.
 pub fn stated(text: &str) -> Option<Vec<Vec<&str>>> {
-    let lines = text.lines().map_while(|line| line.strip_prefix("//!"));
+    // A file may be a part of the page.
+    let lines = text.lines().filter(|line| !line.starts_with("#![doc"));
+    let lines = lines.map_while(|line| line.strip_prefix("//!"));
     let list = lines.skip_while(|line| line.trim() != "# Layers").skip(1);
     let items = list
         .skip_while(|line| !line.starts_with(" - "))
@@ -93,7 +95,8 @@ mod tests {
 
     #[test]
     fn the_list_is_read_up_to_its_end() {
-        let page = "//! A crate.\n//!\n//! - `no`\n//!\n//! # Layers\n//!\n//! Rule `no`.\n//!\n\
+        let page = "//! A crate.\n#![doc = include_str!(\"README.md\")]\n//!\n//! - `no`\n//!\n\
+                    //! # Layers\n//!\n//! Rule `no`.\n//!\n\
                     //! - `a`, `b`: what uses `no`\n//! - `c`,\n//!   `d`\n//!\n//! - `no`\nmod a;";
         assert_eq!(stated(page), Some(vec![vec!["a", "b"], vec!["c", "d"]]));
         assert_eq!(stated("//! A crate.\n//! - `a`\nmod a;"), None);

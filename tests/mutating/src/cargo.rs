@@ -15,12 +15,12 @@ use crate::list::PACKAGES;
 const OTHERS: [&str; 8] = [
     "rpcrdma-bench",
     "rpcrdma-conformance",
+    "rpcrdma-features",
     "rpcrdma-instructions",
     "rpcrdma-layers",
     "rpcrdma-mutants",
     "rpcrdma-testing",
     "rpcrdma-top",
-    "rpcrdma",
 ];
 
 /// What cargo compiles with.

@@ -9,7 +9,7 @@ use std::process::Command;
 use serde::Deserialize;
 
 /// The crates that are measured.
-pub const PACKAGES: [&str; 14] = [
+pub const PACKAGES: [&str; 13] = [
     "rpcrdma-xdr",
     "rpcrdma-mempool",
     "rpcrdma-config",
@@ -20,8 +20,7 @@ pub const PACKAGES: [&str; 14] = [
     "rpcrdma-shm",
     "rpcrdma-iwarp",
     "rpcrdma-verbs",
-    "rpcrdma-engine",
-    "rpcrdma-async",
+    "rpcrdma",
     "rpcrdma-capi",
     "rpcrdma-nfs3",
 ];

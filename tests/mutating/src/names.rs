@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 /// Where the parts of the workspace are that tests are named by.
-const PARTS: [(&str, &str); 18] = [
+const PARTS: [(&str, &str); 17] = [
     ("xdr", "xdr"),
     ("mempool", "mempool"),
     ("config", "config"),
@@ -20,7 +20,6 @@ const PARTS: [(&str, &str); 18] = [
     ("iwarp", "engine/iwarp"),
     ("verbs", "engine/verbs"),
     ("engine", "engine"),
-    ("async", "engine/async"),
     ("capi", "engine/capi"),
     ("nfs3", "engine/nfs3"),
     ("top", "engine/top"),

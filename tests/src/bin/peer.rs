@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::{
+use rpcrdma::{
     Address, Client, Config, Engine, Provider, ProviderKind, SetupError, provider_for,
     with_provider,
 };

@@ -12,7 +12,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::{Address, Config, Provider, Tcp};
+use rpcrdma::{Address, Config, Provider, Tcp};
 use rpcrdma_mempool::Access;
 use rpcrdma_tests::raw_peer::RawPeer;
 use rpcrdma_tests::setup::{checked, small};

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::{Fabric, Shm, Tcp};
+use rpcrdma::{Fabric, Shm, Tcp};
 use rpcrdma_tests::sim::provider::VirtualTcp;
 use rpcrdma_tests::sim::{self, Failure, Outcome};
 

@@ -19,12 +19,12 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rpcrdma_engine::SetupError;
-use rpcrdma_engine::provider::interposed::{
+use rpcrdma::SetupError;
+use rpcrdma::provider::interposed::{
     Hooks, Interposed, InterposedCm, InterposedQueues, Promised, PromisedBytes, PromisedList,
     QueueHooks,
 };
-use rpcrdma_engine::provider::{
+use rpcrdma::provider::{
     Attached, Bind, ConnectionManager, CqError, DeviceCaps, PostError, Provider, QueueAttr, Queues,
     RecvWr, Requests, SendFlags, SendOp, SendWr, Taken, WcBatch, WcOpcode, WcStatus, Window,
     WindowId, WorkCompletion, WrId,

@@ -1,6 +1,6 @@
 //! The record that a checked provider keeps of an outstanding request.
 
-use rpcrdma_engine::provider::{SendFlags, SendOp, SendWr, WrId};
+use rpcrdma::provider::{SendFlags, SendOp, SendWr, WrId};
 use rpcrdma_mempool::Sge;
 
 use super::memory::sum;

@@ -2,8 +2,8 @@
 
 use nfs3_types::nfs3::*;
 use nfs3_types::xdr_codec::{Opaque, Pack, Unpack, Void};
-use rpcrdma_engine::ulb::nfs3;
-use rpcrdma_engine::{Address, Client, Provider, SetupError};
+use rpcrdma::ulb::nfs3;
+use rpcrdma::{Address, Client, Provider, SetupError};
 
 use super::rpc::{Caller, Failure, Give, Reply, Request, Take};
 

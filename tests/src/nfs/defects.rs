@@ -1,6 +1,6 @@
 //! What other servers are known to do wrong: the checks expect it of those servers, and of no other.
 
-use rpcrdma_engine::ulb::ItemError;
+use rpcrdma::ulb::ItemError;
 
 use super::client::Read;
 use super::rpc::{Failure, Take};

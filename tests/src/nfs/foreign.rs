@@ -11,8 +11,8 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::Path;
 
 use nfs3_types::nfs3::{createhow3, nfs_fh3, nfsstat3, sattr3, stable_how};
+use rpcrdma::{Address, CallError, Engine, Provider};
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::{Address, CallError, Engine, Provider};
 
 use super::client::{read_request, read_results};
 use super::mount::mount;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use nfs3_types::nfs3::nfsstat3;
 use nfs3_types::rpc::{RPC_VERSION_2, auth_unix, call_body, opaque_auth};
 use nfs3_types::xdr_codec::{Opaque, Pack};
-use rpcrdma_engine::onc::{AcceptStatus, DecodeError, HeaderRoom, ReplyHeader};
-use rpcrdma_engine::ulb::{BindError, Bound, ItemError, Protection, nfs3};
-use rpcrdma_engine::{
+use rpcrdma::onc::{AcceptStatus, DecodeError, HeaderRoom, ReplyHeader};
+use rpcrdma::ulb::{BindError, Bound, ItemError, Protection, nfs3};
+use rpcrdma::{
     Address, Bulk, CallError, CallHandle, CallRefused, Client, Clock, ConnectionId, EndOfMessage,
     Incoming, Loan, PayloadReader, PeerLimits, Provider, SetupError, Sink, Want,
 };

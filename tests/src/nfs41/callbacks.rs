@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use rpcrdma_engine::onc::{AcceptStatus, CallHeader, HeaderRoom, ReplyHeader, RpcProgram};
-use rpcrdma_engine::{Answer, Call, ConnectionId, EndOfMessage, PayloadReader, Reply, Ticket};
+use rpcrdma::onc::{AcceptStatus, CallHeader, HeaderRoom, ReplyHeader, RpcProgram};
+use rpcrdma::{Answer, Call, ConnectionId, EndOfMessage, PayloadReader, Reply, Ticket};
 
 use super::compound::Sequence;
 use super::numbers::{cb, status};

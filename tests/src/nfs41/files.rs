@@ -1,6 +1,6 @@
 //! Operations on files of a directory that the server exports as its root.
 
-use rpcrdma_engine::Provider;
+use rpcrdma::Provider;
 
 use super::compound::{Op, Open};
 use super::results::{Delegation, Done, Failure};

@@ -1,8 +1,8 @@
 //! The results of COMPOUND: decoded from a reply, operation by operation.
 
-use rpcrdma_engine::onc::{AcceptStatus, DecodeError, HeaderRoom, ReplyHeader};
-use rpcrdma_engine::ulb::{BindError, Bound, ItemError, Items};
-use rpcrdma_engine::{CallError, CallRefused, EndOfMessage, Incoming, PayloadReader};
+use rpcrdma::onc::{AcceptStatus, DecodeError, HeaderRoom, ReplyHeader};
+use rpcrdma::ulb::{BindError, Bound, ItemError, Items};
+use rpcrdma::{CallError, CallRefused, EndOfMessage, Incoming, PayloadReader};
 
 use super::compound::{Channel, Sequence};
 use super::numbers::{op, status};

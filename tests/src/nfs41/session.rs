@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rpcrdma_engine::ulb::nfs4;
-use rpcrdma_engine::{Address, Engine, Provider};
+use rpcrdma::ulb::nfs4;
+use rpcrdma::{Address, Engine, Provider};
 
 use super::compound::{Channel, CreateSession, Op, Security, Sequence};
 use super::numbers::{op, session_flag, status};

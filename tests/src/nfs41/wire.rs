@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::onc::{Auth, CallHeader, auth_flavor};
-use rpcrdma_engine::provider::{ConnectError, ConnectId};
-use rpcrdma_engine::ulb::{Bound, BoundCall, Protection, nfs4};
-use rpcrdma_engine::{
+use rpcrdma::onc::{Auth, CallHeader, auth_flavor};
+use rpcrdma::provider::{ConnectError, ConnectId};
+use rpcrdma::ulb::{Bound, BoundCall, Protection, nfs4};
+use rpcrdma::{
     Address, Admission, Answer, BackwardSupport, Bulk, Call, CallRefused, Clock, CloseReason,
     Completion, ConnectionId, Engine, Handler, Loan, PeerLimits, Provider, Reply, SetupError,
     Shard, Sink, Snapshot, Turn, Want,
@@ -197,7 +197,7 @@ impl<P: Provider> Wire<P> {
         let end = Instant::now() + WAIT_MAX;
         loop {
             match self.try_submit(ops) {
-                Err(Failure::Bind(rpcrdma_engine::ulb::BindError::Refused(why)))
+                Err(Failure::Bind(rpcrdma::ulb::BindError::Refused(why)))
                     if why.is_transient() && Instant::now() < end =>
                 {
                     self.poll();

@@ -1,6 +1,6 @@
 //! XDR of NFS version 4, written and read word by word.
 
-use rpcrdma_engine::{EndOfMessage, PayloadReader};
+use rpcrdma::{EndOfMessage, PayloadReader};
 
 /// The name of a session (`sessionid4`).
 pub type SessionId = [u8; 16];

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rpcrdma_engine::provider::{ConnectError, CqError, WcStatus};
-use rpcrdma_engine::shard::audit::PeerAudit;
-use rpcrdma_engine::{CallError, CloseReason, ConnectionId, Rejection};
+use rpcrdma::provider::{ConnectError, CqError, WcStatus};
+use rpcrdma::shard::audit::PeerAudit;
+use rpcrdma::{CallError, CloseReason, ConnectionId, Rejection};
 use rpcrdma_proto::{Fatal, Refusal};
 use rpcrdma_testing::fault::FaultLog;
 

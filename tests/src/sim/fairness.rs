@@ -15,12 +15,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rpcrdma::control::Control;
+use rpcrdma::fabric::{DeviceClock, FabricOptions};
+use rpcrdma::{Address, Answer, Call, Client, ConnectionId, Engine, Fabric, Handler, Reply, Shard};
 use rpcrdma_config::Raw;
-use rpcrdma_engine::control::Control;
-use rpcrdma_engine::fabric::{DeviceClock, FabricOptions};
-use rpcrdma_engine::{
-    Address, Answer, Call, Client, ConnectionId, Engine, Fabric, Handler, Reply, Shard,
-};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{Coverage, Failure, Outcome, Violation};

@@ -1,7 +1,7 @@
 //! The data of a simulated call, whole or in pieces, and its result buffers.
 
-use rpcrdma_engine::Sink;
-use rpcrdma_engine::{CallBuilder, Loan, Payload, Want};
+use rpcrdma::Sink;
+use rpcrdma::{CallBuilder, Loan, Payload, Want};
 
 use crate::script::{POISON, Random, part_bytes, part_offset};
 use crate::service::Source;

@@ -3,8 +3,8 @@
 //! The model checks what programs see. This module checks what they do not see: memory, Receives
 //! and credits, counted by the shard's audit, and properties of both ends of a connection.
 
-use rpcrdma_engine::shard::audit::{Audit, Held, Lent, PeerAudit};
-use rpcrdma_engine::{Counts, Snapshot};
+use rpcrdma::shard::audit::{Audit, Held, Lent, PeerAudit};
+use rpcrdma::{Counts, Snapshot};
 
 use super::model::Violation;
 

@@ -9,8 +9,8 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use rpcrdma_engine::provider::ConnectError;
-use rpcrdma_engine::{CallError, CloseReason, ConnectionId, Execution};
+use rpcrdma::provider::ConnectError;
+use rpcrdma::{CallError, CloseReason, ConnectionId, Execution};
 
 use super::trace::{Event, Trace};
 use crate::script::{Order, POISON, Script, is_system_error};

@@ -3,8 +3,8 @@
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
 
-use rpcrdma_engine::provider::{ConnectError, ConnectId};
-use rpcrdma_engine::{
+use rpcrdma::provider::{ConnectError, ConnectId};
+use rpcrdma::{
     Admission, Answer, Bulk, Call, CallHandle, CallRefused, CloseReason, Completion,
     ConnectRequest, ConnectionId, Finished, Handler, Loan, PeerLimits, Reply, TakeError, Ticket,
     Turn,

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rpcrdma::fabric::{DeviceClock, FabricOptions};
+use rpcrdma::provider::{DeviceCaps, QueueAttr, SetupError};
+use rpcrdma::shm::ShmOptions;
+use rpcrdma::tcp::TcpOptions;
+use rpcrdma::{Address, Fabric, Provider, Shm, Tcp};
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::fabric::{DeviceClock, FabricOptions};
-use rpcrdma_engine::provider::{DeviceCaps, QueueAttr, SetupError};
-use rpcrdma_engine::shm::ShmOptions;
-use rpcrdma_engine::tcp::TcpOptions;
-use rpcrdma_engine::{Address, Fabric, Provider, Shm, Tcp};
 use rpcrdma_iwarp::network::Network;
 use rpcrdma_mempool::Registrar;
 

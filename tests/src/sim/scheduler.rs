@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use rpcrdma::control::Control;
+use rpcrdma::provider::ConnectId;
+use rpcrdma::shard::audit::Audit;
+use rpcrdma::{Address, ConnectionId, Engine, SetupError, Shard};
 use rpcrdma_config::Config;
-use rpcrdma_engine::control::Control;
-use rpcrdma_engine::provider::ConnectId;
-use rpcrdma_engine::shard::audit::Audit;
-use rpcrdma_engine::{Address, ConnectionId, Engine, SetupError, Shard};
 use rpcrdma_testing::fault::{FaultLog, FaultyProvider};
 
 use super::model::{End, Model, Violation};

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use rpcrdma_engine::provider::ConnectId;
-use rpcrdma_engine::{CallError, CallRefused, CloseReason, ConnectionId};
+use rpcrdma::provider::ConnectId;
+use rpcrdma::{CallError, CallRefused, CloseReason, ConnectionId};
 
 /// An event. Shards are counted from zero.
 #[derive(Debug, Clone)]

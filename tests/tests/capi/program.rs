@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use rpcrdma_tests::children::Started;
+use rpcrdma_testing::children::Started;
 use rpcrdma_tests::folder::Folder;
 
 use crate::toolchain::{STRICT, has, include, library, succeed};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use rpcrdma_tests::children::Started;
+use rpcrdma_testing::children::Started;
 use rpcrdma_tests::folder::Folder;
 
 use crate::examples::programs;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use rpcrdma_config::Raw;
-use rpcrdma_engine::control::Control;
-use rpcrdma_engine::provider::ConnectError;
-use rpcrdma_engine::{
+use rpcrdma::control::Control;
+use rpcrdma::provider::ConnectError;
+use rpcrdma::{
     Address, Admission, Answer, Call, Client, ConnectRequest, Engine, Fabric, Handler, Rejection,
     Reply, Shard,
 };
+use rpcrdma_config::Raw;
 use rpcrdma_tests::script::{Order, Part, Script};
 use rpcrdma_tests::world::{Plan, World, checked, small};
 use rpcrdma_xdr::private_data::PrivateData;
@@ -85,7 +85,7 @@ impl Scene {
     }
 
     /// What comes of an attempt that has begun.
-    fn outcome(&mut self, id: rpcrdma_engine::provider::ConnectId) -> Option<ConnectError> {
+    fn outcome(&mut self, id: rpcrdma::provider::ConnectId) -> Option<ConnectError> {
         for _ in 0..STEPS {
             if let Some(outcome) = self.client.connected(id) {
                 return outcome.err();
@@ -95,7 +95,7 @@ impl Scene {
         panic!("no outcome after {STEPS} steps");
     }
 
-    fn begin(&mut self) -> rpcrdma_engine::provider::ConnectId {
+    fn begin(&mut self) -> rpcrdma::provider::ConnectId {
         self.client.begin_connect(self.at).expect("there is room")
     }
 

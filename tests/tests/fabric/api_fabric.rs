@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rpcrdma_engine::Fabric;
-use rpcrdma_engine::provider::interposed::Interposed;
+use rpcrdma::Fabric;
+use rpcrdma::provider::interposed::Interposed;
 use rpcrdma_testing::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_tests::checked_provider::{CheckedProvider, Watch};
 use rpcrdma_tests::opener::OnDevice;

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rpcrdma_config::Raw;
-use rpcrdma_engine::control::Control;
-use rpcrdma_engine::provider::ConnectId;
-use rpcrdma_engine::{
+use rpcrdma::control::Control;
+use rpcrdma::provider::ConnectId;
+use rpcrdma::{
     Address, Admission, Answer, Call, CallError, CallRefused, CloseReason, Completion,
     ConnectionId, Engine, Fabric, Handler, PeerLimits, Reply, Shard, Ticket, Turn,
 };
+use rpcrdma_config::Raw;
 use rpcrdma_tests::world::{checked, is_passing, small};
 
 /// Calls its peer as often and as long as its fields state, and answers what it is asked.
@@ -277,7 +277,7 @@ fn calls_delivered_before_both_ends_stop_are_answered() {
 mod support {
     //! The property Backward Request Support (`PROP_BRS`) of a client, and how a server uses it.
 
-    use rpcrdma_engine::{BackwardSupport, RefuseCalls, SendError};
+    use rpcrdma::{BackwardSupport, RefuseCalls, SendError};
     use rpcrdma_tests::script::{Part, Random, Script, unreduced_reply, write_parts};
     use rpcrdma_tests::service::{Service, Source};
     use rpcrdma_tests::setup::large;

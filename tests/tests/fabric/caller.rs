@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::{Engine, Fabric};
+use rpcrdma::{Engine, Fabric};
 use rpcrdma_tests::caller::{Caller, Task};
 use rpcrdma_tests::service::Service;
 use rpcrdma_tests::setup::{checked, small};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rpcrdma_engine::fabric::{Fabric, FabricCm, FabricQp, FabricQueues};
-use rpcrdma_engine::provider::{
+use rpcrdma::fabric::{Fabric, FabricCm, FabricQp, FabricQueues};
+use rpcrdma::provider::{
     Attached, Bind, CmEvent, ConnParam, ConnectionManager, Provider, QueueAttr, Queues, Remote,
     SendFlags, SendOp, SendWr, Waker, WcBatch, WorkCompletion, WrId,
 };

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rpcrdma_engine::{CallRefused, ConnectionId, Fabric};
+use rpcrdma::{CallRefused, ConnectionId, Fabric};
 use rpcrdma_testing::fault::{FaultLog, FaultPlan, FaultyProvider};
 use rpcrdma_tests::checked_provider::{CheckedProvider, Watch};
 use rpcrdma_tests::script::{Order, Part, Place, Script};

@@ -1,7 +1,7 @@
 //! Items and directions of the extension on the wire: a raw caller that names memory and segments
 //! in one request, and a raw server that answers each direction in every valid form.
 
-use rpcrdma_engine::{CallError, ConnectionId, Fabric};
+use rpcrdma::{CallError, ConnectionId, Fabric};
 use rpcrdma_mempool::Access;
 use rpcrdma_tests::raw_peer::{RawPeer, optional, properties, properties_with};
 use rpcrdma_tests::script::{Part, Place, Script, part_bytes, reply_seed};

@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use rpcrdma_engine::control::Control;
-use rpcrdma_engine::{
+use rpcrdma::control::Control;
+use rpcrdma::{
     Address, Engine, Execution, Fabric, Resend, Session, SessionCallId, SessionError,
     SessionOptions, Want,
 };

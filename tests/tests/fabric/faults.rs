@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use rpcrdma_engine::{CallError, ConnectionId, Fabric};
+use rpcrdma::{CallError, ConnectionId, Fabric};
 use rpcrdma_testing::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_tests::checked_provider::{CheckedProvider, Watch, Weaken};
 use rpcrdma_tests::raw_peer::{RawPeer, message, optional, properties};
@@ -446,7 +446,7 @@ fn a_raw_server_leaves_after_every_transmission() {
 fn meet(
     world: &mut World<Checked>,
     raw: &mut RawPeer<Checked>,
-    id: rpcrdma_engine::provider::ConnectId,
+    id: rpcrdma::provider::ConnectId,
 ) -> ConnectionId {
     for _ in 0..1_000 {
         world.step();

@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use rpcrdma_engine::provider::DeviceCaps;
-use rpcrdma_engine::shard::audit::Audit;
-use rpcrdma_engine::{
+use rpcrdma::provider::DeviceCaps;
+use rpcrdma::shard::audit::Audit;
+use rpcrdma::{
     CallError, CallRefused, CloseReason, ConnectionId, Execution, Fabric, Provider, Sink, Want,
 };
 use rpcrdma_mempool::RegisteredBytes;

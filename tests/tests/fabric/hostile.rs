@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rpcrdma_engine::provider::ConnectError;
-use rpcrdma_engine::{CloseReason, ConnectionId};
+use rpcrdma::provider::ConnectError;
+use rpcrdma::{CloseReason, ConnectionId};
 use rpcrdma_proto::Fatal;
 use rpcrdma_tests::checked_provider::{CheckedProvider, Weaken};
 use rpcrdma_tests::raw_peer::{

@@ -4,9 +4,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use rpcrdma_engine::provider::{ConnectError, WcStatus};
-use rpcrdma_engine::shard::audit::Audit;
-use rpcrdma_engine::{CallError, CloseReason, ConnectionId};
+use rpcrdma::provider::{ConnectError, WcStatus};
+use rpcrdma::shard::audit::Audit;
+use rpcrdma::{CallError, CloseReason, ConnectionId};
 use rpcrdma_mempool::Access;
 use rpcrdma_tests::raw_peer::{RawPeer, base_properties, optional, properties, transmission};
 use rpcrdma_tests::script::{Order, Part, Place, Script, is_system_error, part_bytes, reply_seed};

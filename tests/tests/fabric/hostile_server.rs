@@ -1,7 +1,7 @@
 //! A server that breaks the rules: every call of the client completes once.
 
-use rpcrdma_engine::provider::ConnectId;
-use rpcrdma_engine::{CallError, ConnectionId, Want};
+use rpcrdma::provider::ConnectId;
+use rpcrdma::{CallError, ConnectionId, Want};
 use rpcrdma_proto::Violation;
 use rpcrdma_tests::raw_peer::{RawPeer, message, optional, properties, transmission};
 use rpcrdma_tests::script::Random;

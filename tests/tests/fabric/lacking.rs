@@ -2,14 +2,12 @@
 //!
 //! A fabric says that it can do less, and hooks see to it that no more is asked of it.
 
-use rpcrdma_engine::provider::interposed::{
-    Hooks, Interposed, Promised, PromisedBytes, QueueHooks,
-};
-use rpcrdma_engine::provider::{
+use rpcrdma::provider::interposed::{Hooks, Interposed, Promised, PromisedBytes, QueueHooks};
+use rpcrdma::provider::{
     DeviceCaps, Provider, QueueAttr, Queues, Requests, SendFlags, SendOp, SendWr, SetupError,
     Taken, Window,
 };
-use rpcrdma_engine::{Engine, Fabric};
+use rpcrdma::{Engine, Fabric};
 use rpcrdma_mempool::{Access, RegisterError};
 use rpcrdma_suite::Scenario;
 use rpcrdma_tests::opener::Open;

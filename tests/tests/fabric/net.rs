@@ -1,6 +1,6 @@
 //! What the tests of hostile peers run on: here the software fabric.
 
-use rpcrdma_engine::Fabric;
+use rpcrdma::Fabric;
 
 /// The provider.
 pub type Net = Fabric;

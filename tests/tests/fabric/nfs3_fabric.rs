@@ -8,12 +8,10 @@ use std::time::Duration;
 
 use nfs3_types::nfs3::{REMOVE3args, diropargs3, filename3};
 use nfs3_types::xdr_codec::Opaque;
+use rpcrdma::provider::QueueEvent;
+use rpcrdma::ulb::nfs3;
+use rpcrdma::{Address, CallError, Clock, Engine, Execution, Fabric, ShardHandle, ShardState};
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::provider::QueueEvent;
-use rpcrdma_engine::ulb::nfs3;
-use rpcrdma_engine::{
-    Address, CallError, Clock, Engine, Execution, Fabric, ShardHandle, ShardState,
-};
 use rpcrdma_nfs3::{Options, Server, Squash};
 use rpcrdma_testing::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_tests::failing::{Failing, Ledger};

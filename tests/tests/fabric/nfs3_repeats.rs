@@ -15,9 +15,9 @@ use nfs3_types::nfs3::{
     stable_how,
 };
 use nfs3_types::xdr_codec::{Unpack, Void};
-use rpcrdma_engine::provider::ConnectError;
-use rpcrdma_engine::ulb::nfs3;
-use rpcrdma_engine::{Address, CallError, Fabric, SetupError};
+use rpcrdma::provider::ConnectError;
+use rpcrdma::ulb::nfs3;
+use rpcrdma::{Address, CallError, Fabric, SetupError};
 use rpcrdma_tests::nfs::client::write_request;
 use rpcrdma_tests::nfs::{Caller, Failure, Give, Request, at};
 use rpcrdma_tests::script::Random;

@@ -1,7 +1,7 @@
 //! The test client of NFS version 4.1 and our small server of it, over the fabric: calls of both
 //! directions on one connection.
 
-use rpcrdma_engine::Fabric;
+use rpcrdma::Fabric;
 use rpcrdma_tests::opener::OnDevice;
 
 fn open() -> OnDevice<Fabric> {

@@ -5,15 +5,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::control::Control;
-use rpcrdma_engine::fabric::{FabricOptions, FabricUse};
-use rpcrdma_engine::provider::ConnectId;
-use rpcrdma_engine::{
+use rpcrdma::control::Control;
+use rpcrdma::fabric::{FabricOptions, FabricUse};
+use rpcrdma::provider::ConnectId;
+use rpcrdma::{
     Address, Admission, Answer, Bulk, Call, CallError, Client, CloseReason, ConnectionId, Engine,
     Execution, Fabric, Handler, Loan, PeerLimits, Provider, RefuseCalls, Reply, SetupError, Shard,
     Sink, Turn, Want,
 };
+use rpcrdma_config::{Config, Raw};
 use rpcrdma_testing::fault::{FaultPlan, FaultyProvider};
 use rpcrdma_tests::failing::{Failing, Given, Ledger};
 use rpcrdma_tests::setup::{checked, small};
@@ -244,7 +244,7 @@ fn live_on_threads<P: Provider>(provider: P, way: Way, bug: Bug) -> Outcome {
     if call.submit().is_err() {
         return Ok(Err(gone));
     }
-    let clock = rpcrdma_engine::Clock::new();
+    let clock = rpcrdma::Clock::new();
     let mut outcome = None;
     while outcome.is_none() {
         client.poll(clock.now(), |done| outcome = Some(done.result().map(|_| ())));

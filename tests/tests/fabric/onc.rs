@@ -1,7 +1,7 @@
 //! Decoding RPC headers from received messages, also if they are divided into pieces.
 
-use rpcrdma_engine::onc::{AcceptStatus, Auth, CallHeader, HeaderRoom, ReplyHeader, RpcProgram};
-use rpcrdma_engine::{Answer, Call, Fabric, Loan, Reply};
+use rpcrdma::onc::{AcceptStatus, Auth, CallHeader, HeaderRoom, ReplyHeader, RpcProgram};
+use rpcrdma::{Answer, Call, Fabric, Loan, Reply};
 use rpcrdma_tests::pair::Pair;
 use rpcrdma_tests::raw_peer::{RawPeer, continuation, initial, properties};
 use rpcrdma_xdr::{Body, Header, MsgType, Optional, RpcPrefix};

@@ -1,8 +1,8 @@
 //! A shard sends only the bytes of a message and zeros, never old bytes of its memory. A raw peer
 //! inspects the transmissions.
 
-use rpcrdma_engine::Fabric;
-use rpcrdma_engine::provider::ConnectId;
+use rpcrdma::Fabric;
+use rpcrdma::provider::ConnectId;
 use rpcrdma_tests::raw_peer::{RawPeer, SEGMENT, properties, structure, transmission};
 use rpcrdma_tests::script::{POISON, Part, Random, Script};
 use rpcrdma_tests::world::{Plan, World};

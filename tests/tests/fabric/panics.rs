@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use rpcrdma_config::Raw;
-use rpcrdma_engine::control::Control;
-use rpcrdma_engine::provider::interposed::{CmHooks, Hooks, Interposed};
-use rpcrdma_engine::provider::{
+use rpcrdma::control::Control;
+use rpcrdma::provider::interposed::{CmHooks, Hooks, Interposed};
+use rpcrdma::provider::{
     CmEvent, ConnParam, ConnectError, ConnectId, ConnectionManager, Handle, QueueAttr, Waker,
 };
-use rpcrdma_engine::{
+use rpcrdma::{
     Address, Admission, Answer, Call, CallError, CallRefused, Client, Clock, CloseReason,
     Completion, ConnectRequest, ConnectionId, Engine, EngineThread, Fabric, Handler, Panicked,
     PeerLimits, Provider, Reply, SetupError, Shard, ShardState, Turn,
 };
+use rpcrdma_config::Raw;
 use rpcrdma_tests::world::{checked, small};
 
 /// Where a handler panics.

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use rpcrdma_engine::{CallError, CloseReason, ConnectionId, Execution, Fabric};
+use rpcrdma::{CallError, CloseReason, ConnectionId, Execution, Fabric};
 use rpcrdma_testing::fault::{FaultLog, FaultPlan, FaultyProvider};
 use rpcrdma_tests::checked_provider::{CheckedProvider, Watch};
 use rpcrdma_tests::script::{Order, Part, Script};

@@ -1,8 +1,8 @@
 //! Rules of the protocol documents, checked by a raw peer: see docs/conformance.md.
 
+use rpcrdma::provider::ConnectError;
+use rpcrdma::{Changes, Fabric};
 use rpcrdma_config::Raw;
-use rpcrdma_engine::provider::ConnectError;
-use rpcrdma_engine::{Changes, Fabric};
 use rpcrdma_tests::raw_peer::{RawPeer, message, properties};
 use rpcrdma_tests::script::{Part, Script};
 use rpcrdma_tests::world::{Plan, World};

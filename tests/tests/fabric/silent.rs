@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use rpcrdma::provider::ConnectError;
+use rpcrdma::{Armed, CloseReason, Fabric, Rejection};
 use rpcrdma_config::Raw;
-use rpcrdma_engine::provider::ConnectError;
-use rpcrdma_engine::{Armed, CloseReason, Fabric, Rejection};
 use rpcrdma_tests::raw_peer::{RawPeer, message, properties};
 use rpcrdma_tests::script::{Order, Part, Script};
 use rpcrdma_tests::world::{Plan, World, small};

@@ -1,6 +1,6 @@
 //! The simulation: thousands of seeds without a violation, and the same run for the same seed.
 
-use rpcrdma_engine::Fabric;
+use rpcrdma::Fabric;
 use rpcrdma_testing::fault::FaultLog;
 use rpcrdma_tests::sim::{self, CHECKS, Coverage, Outcome};
 

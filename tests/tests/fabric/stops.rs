@@ -1,7 +1,7 @@
 //! Stopping a server with misbehaving raw peers: no delivered reply is lost, no failure is
 //! reported, and no peer prevents the stop.
 
-use rpcrdma_engine::{CloseReason, ConnectionId, Fabric};
+use rpcrdma::{CloseReason, ConnectionId, Fabric};
 use rpcrdma_mempool::Access;
 use rpcrdma_tests::raw_peer::{RawPeer, continuation, initial, message, properties, transmission};
 use rpcrdma_tests::script::{Order, Part, Script};

@@ -1,9 +1,9 @@
 //! Upper-layer bindings over explicit RDMA: the assignment of results to chunks, and results that
 //! were sent inline although they had a chunk.
 
+use rpcrdma::ulb::{ItemError, Protection, nfs3, nfs4};
+use rpcrdma::{Answer, Call, Loan, Reply, Sink, Want};
 use rpcrdma_config::Raw;
-use rpcrdma_engine::ulb::{ItemError, Protection, nfs3, nfs4};
-use rpcrdma_engine::{Answer, Call, Loan, Reply, Sink, Want};
 use rpcrdma_tests::pair::{Pair, Respond};
 use rpcrdma_tests::raw_peer::{RawPeer, properties, transmission};
 use rpcrdma_xdr::numbers::VERSION_TWO;

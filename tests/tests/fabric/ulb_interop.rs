@@ -1,8 +1,8 @@
 //! The upper-layer binding and a server with known defects: padding in Write chunks, and targets of
 //! links that are in the payload stream whatever was offered.
 
-use rpcrdma_engine::ulb::{ItemError, Protection, nfs3};
-use rpcrdma_engine::{Client, ConnectionId, Fabric, Loan, Sink, Want};
+use rpcrdma::ulb::{ItemError, Protection, nfs3};
+use rpcrdma::{Client, ConnectionId, Fabric, Loan, Sink, Want};
 use rpcrdma_tests::raw_peer::{RawPeer, transmission};
 use rpcrdma_tests::world::{Plan, World};
 use rpcrdma_xdr::numbers::VERSION_ONE;
@@ -66,7 +66,7 @@ impl Scene {
         panic!("the call does not arrive");
     }
 
-    fn turn(&mut self, on: impl FnMut(rpcrdma_engine::Completion<'_>)) {
+    fn turn(&mut self, on: impl FnMut(rpcrdma::Completion<'_>)) {
         self.world.now += 1_000;
         self.world.clients[0].poll(self.world.now, on);
         let _ = self.raw.turn();

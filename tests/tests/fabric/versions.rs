@@ -3,10 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use rpcrdma_engine::provider::{ConnectError, ConnectId};
-use rpcrdma_engine::{
-    Address, CallError, CallRefused, CloseReason, ConnectionId, Execution, Fabric,
-};
+use rpcrdma::provider::{ConnectError, ConnectId};
+use rpcrdma::{Address, CallError, CallRefused, CloseReason, ConnectionId, Execution, Fabric};
 use rpcrdma_proto::{Refusal, SendError, Version};
 use rpcrdma_tests::raw_peer::{RawPeer, message, properties, transmission};
 use rpcrdma_tests::script::{Order, Part, Script};
@@ -115,7 +113,7 @@ impl Scene {
         assert_eq!(self.done.get(&cookie), Some(&Ok(20)));
     }
 
-    fn stats(&self) -> rpcrdma_engine::stats::Snapshot {
+    fn stats(&self) -> rpcrdma::stats::Snapshot {
         self.world.clients[0].handle().stats()
     }
 }

@@ -5,10 +5,8 @@ use std::io::Error;
 use std::time::{Duration, Instant};
 
 use libc::c_long;
+use rpcrdma::{Address, Answer, Call, Clock, Config, Engine, Handler, Provider, Reply, SetupError};
 use rpcrdma_config::Raw;
-use rpcrdma_engine::{
-    Address, Answer, Call, Clock, Config, Engine, Handler, Provider, Reply, SetupError,
-};
 use rpcrdma_testing::denied::Denied;
 use rpcrdma_tests::setup::{checked, small};
 

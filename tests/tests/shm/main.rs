@@ -8,8 +8,8 @@ mod processes;
 mod simulation;
 mod stress;
 
-use rpcrdma_engine::Shm;
-use rpcrdma_engine::shm::ShmOptions;
+use rpcrdma::Shm;
+use rpcrdma::shm::ShmOptions;
 use rpcrdma_tests::opener::OnDevice;
 
 /// Both engines of a test share the registrations of one provider, as in one process.

@@ -2,7 +2,7 @@
 //!
 //! Another thread learns that a socket is closed, so the same seed may give another run.
 
-use rpcrdma_engine::Shm;
+use rpcrdma::Shm;
 use rpcrdma_tests::sim::{self, Coverage};
 
 #[test]

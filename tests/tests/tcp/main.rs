@@ -17,8 +17,8 @@ mod processes;
 mod silence;
 mod simulation;
 
-use rpcrdma_engine::Tcp;
-use rpcrdma_engine::tcp::TcpOptions;
+use rpcrdma::Tcp;
+use rpcrdma::tcp::TcpOptions;
 use rpcrdma_tests::opener::OnDevice;
 
 /// Both engines of a test share the registrations of one provider, as in one process.

@@ -1,6 +1,6 @@
 //! What the tests of hostile peers run on: here TCP.
 
-use rpcrdma_engine::Tcp;
+use rpcrdma::Tcp;
 
 /// The provider.
 pub type Net = Tcp;

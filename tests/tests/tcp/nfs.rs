@@ -3,9 +3,9 @@
 
 use std::fs;
 
+use rpcrdma::tcp::TcpOptions;
+use rpcrdma::{Engine, ShardHandle, Tcp};
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::tcp::TcpOptions;
-use rpcrdma_engine::{Engine, ShardHandle, Tcp};
 use rpcrdma_nfs3::{Options, Server, Squash};
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::nfs::mount::mount;

@@ -17,8 +17,8 @@ use std::process::{Command, id};
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::provider::ConnectError;
-use rpcrdma_engine::{
+use rpcrdma::provider::ConnectError;
+use rpcrdma::{
     Address, Answer, Call, CallError, Client, CloseReason, Config, ConnectionId, Engine, Execution,
     Handler, Reply, Resend, Session, SessionOptions, SetupError, Tcp, Ticket,
 };

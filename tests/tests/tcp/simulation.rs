@@ -4,7 +4,7 @@
 //! it splits streams anywhere, delays pieces of them, is full, and cuts connections. Over the sockets
 //! of the system the same seed may give another run.
 
-use rpcrdma_engine::Tcp;
+use rpcrdma::Tcp;
 use rpcrdma_tests::sim::provider::{SimProvider, VirtualTcp};
 use rpcrdma_tests::sim::{self, Coverage, Outcome};
 

@@ -4,11 +4,11 @@
 
 mod session;
 
-use rpcrdma_config::Raw;
-use rpcrdma_engine::{
+use rpcrdma::{
     Answer, Call, CallBuilder, Client, Completion, ConnectionId, Fabric, Handler, Incoming, Loan,
     Provider, Reply, Shard, Sink, Turn, Want,
 };
+use rpcrdma_config::Raw;
 use rpcrdma_mempool::RegisteredBytes;
 use rpcrdma_tests::alloc::{Counting, count};
 use rpcrdma_tests::device::device;
@@ -134,7 +134,7 @@ impl<P: Provider> Pair<P> {
         let device = open.open();
         let config = suited(&device, &raw);
         let (engine, mut control) =
-            rpcrdma_engine::Engine::without_threads(device, config).expect("an engine");
+            rpcrdma::Engine::without_threads(device, config).expect("an engine");
         let at = control.listen(open.at()).expect("a port");
         let mut server = engine.shard(Server::default()).expect("a server");
         let mut client = engine.client().expect("a client");

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use rpcrdma_engine::control::Control;
-use rpcrdma_engine::{
+use rpcrdma::control::Control;
+use rpcrdma::{
     Address, Engine, Fabric, Loan, OwnedCall, Resend, Session, SessionCompletion, SessionOptions,
     Shard, Sink, Want,
 };

@@ -12,7 +12,7 @@
 use std::hint::black_box;
 
 use arrayvec::ArrayVec;
-use rpcrdma_engine::provider::{
+use rpcrdma::provider::{
     Provider, QueueAttr, Queues, RecvWr, SendFlags, SendWr, Taken, WC_BATCH, WcBatch, WcOpcode,
     WcStatus, WorkCompletion, WrId,
 };

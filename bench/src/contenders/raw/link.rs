@@ -2,10 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::Address;
-use rpcrdma_engine::provider::{
-    CmEvent, ConnParam, ConnectionManager, Endpoint, Provider, Queues, Waker,
-};
+use rpcrdma::Address;
+use rpcrdma::provider::{CmEvent, ConnParam, ConnectionManager, Endpoint, Provider, Queues, Waker};
 
 use super::end::WHO;
 use crate::error::BenchError;

@@ -4,8 +4,8 @@
 //! lengths as the RPC of the same run; no headers are made or read, no credits counted, no calls
 //! matched. What an RPC takes above this is the engine.
 
-use rpcrdma_engine::Address;
-use rpcrdma_engine::provider::{Provider, Queues};
+use rpcrdma::Address;
+use rpcrdma::provider::{Provider, Queues};
 
 use crate::call::Traffic;
 use crate::error::BenchError;
@@ -205,7 +205,7 @@ fn answer<Q: Queues>(end: &mut RawEnd<Q>, posting: Posting, stop: &Stop) -> Resu
 
 #[cfg(test)]
 mod tests {
-    use rpcrdma_engine::fabric::Fabric;
+    use rpcrdma::fabric::Fabric;
 
     use super::*;
     use crate::stats::End as RoundEnd;

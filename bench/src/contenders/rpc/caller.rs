@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::Duration;
 
-use rpcrdma_engine::Sink;
-use rpcrdma_engine::error::SetupError;
-use rpcrdma_engine::provider::{ConnectError, ConnectId};
-use rpcrdma_engine::shard::audit::Audit;
-use rpcrdma_engine::{
+use rpcrdma::Sink;
+use rpcrdma::error::SetupError;
+use rpcrdma::provider::{ConnectError, ConnectId};
+use rpcrdma::shard::audit::Audit;
+use rpcrdma::{
     Address, CallBuilder, CallRefused, Client, Clock, Completion, ConnectionId, Incoming, Loan,
     Provider, ShardResources, Snapshot, Want,
 };

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use quanta::Clock as Ticks;
-use rpcrdma_engine::provider::ConnectId;
-use rpcrdma_engine::{Address, ConnectionId, Provider};
+use rpcrdma::provider::ConnectId;
+use rpcrdma::{Address, ConnectionId, Provider};
 
 use super::caller::Caller;
 use super::contender::Rpc;

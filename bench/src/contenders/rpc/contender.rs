@@ -7,9 +7,9 @@ use std::iter;
 use std::sync::Arc;
 use std::time::Instant;
 
+use rpcrdma::shard::audit::Audit;
+use rpcrdma::{Address, Client, ConnectionId, Engine, Provider, Shard, Snapshot};
 use rpcrdma_config::Config;
-use rpcrdma_engine::shard::audit::Audit;
-use rpcrdma_engine::{Address, Client, ConnectionId, Engine, Provider, Shard, Snapshot};
 
 use super::caller::{Caller, NO_TIME};
 use super::count::PerCall;
@@ -332,7 +332,7 @@ const QUIESCE_TRIPS: u32 = 6;
 
 #[cfg(test)]
 mod tests {
-    use rpcrdma_engine::Fabric;
+    use rpcrdma::Fabric;
 
     use super::*;
     use crate::device::Fabrics;

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use rpcrdma::fabric::{DeviceClock, FabricOptions};
+use rpcrdma::{Clock, Engine, Fabric, Snapshot};
 use rpcrdma_config::Config;
-use rpcrdma_engine::fabric::{DeviceClock, FabricOptions};
-use rpcrdma_engine::{Clock, Engine, Fabric, Snapshot};
 
 use super::caller::Caller;
 use super::ends::{connect, quiesce};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rpcrdma::{Address, Clock, Engine, Provider, Shard, Snapshot};
 use rpcrdma_config::Config;
-use rpcrdma_engine::{Address, Clock, Engine, Provider, Shard, Snapshot};
 
 use super::caller::Caller;
 use super::contender::{Opposite, Rpc, out};

@@ -5,9 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use quanta::Clock as Ticks;
+use rpcrdma::provider::DeviceCaps;
+use rpcrdma::{Address, Client, Clock, ConnectionId, Engine, Provider, Shard};
 use rpcrdma_config::{Config, Exposure};
-use rpcrdma_engine::provider::DeviceCaps;
-use rpcrdma_engine::{Address, Client, Clock, ConnectionId, Engine, Provider, Shard};
 
 use super::idle::Idling;
 use super::message::WHO;
@@ -150,7 +150,7 @@ const QUIESCE_TURNS: u32 = 1000;
 
 #[cfg(test)]
 mod tests {
-    use rpcrdma_engine::Fabric;
+    use rpcrdma::Fabric;
 
     use super::*;
     use crate::call::Shape;

@@ -8,8 +8,8 @@
 //! Tables that an engine makes for its connections in advance are part of it. All memory of the
 //! pools is resident from the start.
 
+use rpcrdma::Fabric;
 use rpcrdma_config::Config;
-use rpcrdma_engine::Fabric;
 
 use super::Rpc;
 use crate::call::{Load, Shape};

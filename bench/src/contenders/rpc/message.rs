@@ -1,7 +1,7 @@
 //! RPC messages as an application writes and reads them through the engine.
 
-use rpcrdma_engine::Incoming;
-use rpcrdma_engine::onc::{CallHeader, ReplyHeader, RpcPrefix};
+use rpcrdma::Incoming;
+use rpcrdma::onc::{CallHeader, ReplyHeader, RpcPrefix};
 
 use crate::contenders::blocks::Inspection;
 use crate::values::Op;

@@ -1,8 +1,8 @@
 //! The server: a handler for null, echo, read and write calls.
 
 use arrayvec::ArrayVec;
-use rpcrdma_engine::message::bulk::{Bulk, PIECES_MAX};
-use rpcrdma_engine::{Answer, Call, Handler, Loan, Reply};
+use rpcrdma::message::bulk::{Bulk, PIECES_MAX};
+use rpcrdma::{Answer, Call, Handler, Loan, Reply};
 use rpcrdma_mempool::RegisteredBytes;
 
 use super::message::{Arrived, CALL_WORDS, PREFIX_LEN, REPLY_HEADER, WHO, Way, procedure_of};

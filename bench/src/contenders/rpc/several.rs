@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::thread;
 
+use rpcrdma::{Address, Client, Provider, Shard};
 use rpcrdma_config::Config;
-use rpcrdma_engine::{Address, Client, Provider, Shard};
 
 use super::contender::{Ends, Rpc};
 use super::ends::{connect, make_engine, make_server};
@@ -81,7 +81,7 @@ fn newest<P: Provider, C>(
 
 #[cfg(test)]
 mod tests {
-    use rpcrdma_engine::Fabric;
+    use rpcrdma::Fabric;
 
     use super::*;
     use crate::args::EngineArgs;

@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use futures::executor::block_on;
 use futures::stream::{FuturesUnordered, StreamExt};
-use rpcrdma_async::{AsyncClient, AsyncOptions};
+use rpcrdma::future::{AsyncClient, AsyncOptions};
+use rpcrdma::{Engine, OwnedCall, Provider, Session, SessionOptions, Shard};
 use rpcrdma_config::Config;
 use rpcrdma_config::section::{IdlePolicy, IdleSection};
-use rpcrdma_engine::{Engine, OwnedCall, Provider, Session, SessionOptions, Shard};
 
 use super::ends::{make_engine, make_server, serve};
 use super::idle::Idling;

@@ -2,7 +2,7 @@
 
 use std::{iter, mem, panic, thread};
 
-use rpcrdma_engine::Provider;
+use rpcrdma::Provider;
 
 use super::caller::Caller;
 use super::churn::OpenLoop;

@@ -74,7 +74,7 @@ pub struct BesideArgs {
     /// Also measure the prefetched floor, see `floor`
     #[arg(long)]
     pub prefetched_floor: bool,
-    /// Also measure the same calls as futures of the crate rpcrdma-async (`lat`, `rate`; with --idle
+    /// Also measure the same calls as futures (`lat`, `rate`; with --idle
     /// block)
     #[arg(long)]
     pub futures: bool,

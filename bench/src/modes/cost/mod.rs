@@ -17,7 +17,7 @@ use std::path::Path;
 use std::{env, fs, process};
 
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::Provider;
+use rpcrdma::Provider;
 use rpcrdma_instructions::callgrind::{self, Where};
 use serde::{Deserialize, Serialize};
 

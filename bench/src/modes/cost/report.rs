@@ -1,6 +1,6 @@
 //! The report of `cost`: figures per call, and a table.
 
-use rpcrdma_engine::Snapshot;
+use rpcrdma::Snapshot;
 use rpcrdma_instructions::callgrind::Count;
 use serde_json::{Value, json};
 

@@ -16,7 +16,7 @@ mod way;
 
 use std::time::Duration;
 
-use rpcrdma_engine::Fabric;
+use rpcrdma::Fabric;
 use serde_json::json;
 
 use crate::args::{CoreArgs, LengthArgs, parse};

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use rpcrdma_engine::Address;
+use rpcrdma::Address;
 
 use crate::args::{CoreArgs, DeviceArgs, LengthArgs, parse};
 use crate::error::BenchError;

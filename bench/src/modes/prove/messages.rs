@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use rpcrdma_engine::Fabric;
-use rpcrdma_engine::provider::DeviceCaps;
+use rpcrdma::Fabric;
+use rpcrdma::provider::DeviceCaps;
 use rpcrdma_suite::Scenario;
 use serde::{Deserialize, Serialize};
 

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rpcrdma_config::Config;
-use rpcrdma_engine::{Address, Fabric, Provider, SetupError, Shm, Tcp};
+use rpcrdma::{Address, Fabric, Provider, SetupError, Shm, Tcp};
 use rpcrdma_suite::Scenario;
 use rpcrdma_suite::opener::{OnDevice, Opener};
 

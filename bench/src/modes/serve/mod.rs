@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::{Address, Provider, Shm, Snapshot, Tcp};
+use rpcrdma::{Address, Provider, Shm, Snapshot, Tcp};
 
 use crate::args::parse::{self, PORT};
 use crate::args::{CoreArgs, DeviceArgs, NOT_SHM};

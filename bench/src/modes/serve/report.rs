@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rpcrdma_engine::{Address, Snapshot};
+use rpcrdma::{Address, Snapshot};
 use serde_json::{Map, Value, json};
 
 use crate::output::{Environment, Figure, Report, Unit};

@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 
-use rpcrdma_engine::Fabric;
+use rpcrdma::Fabric;
 
 use super::*;
 use crate::args::EngineArgs;

@@ -1,7 +1,7 @@
 //! The clients of `starve`: each asks for more than the server grants.
 
-use rpcrdma_engine::onc::RpcPrefix;
-use rpcrdma_engine::{CallRefused, Client, Clock, ConnectionId, Provider};
+use rpcrdma::onc::RpcPrefix;
+use rpcrdma::{CallRefused, Client, Clock, ConnectionId, Provider};
 
 use super::server::RESULT;
 use crate::error::BenchError;

@@ -16,7 +16,7 @@ mod server;
 use std::time::Duration;
 
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::{Address, Clock, Engine, Provider, Shard};
+use rpcrdma::{Address, Clock, Engine, Provider, Shard};
 use serde_json::{Value, json};
 
 use crate::args::{CoreArgs, DeviceArgs, LengthArgs, SeedArgs, parse};
@@ -329,7 +329,7 @@ handler, so that all other calls wait.";
 
 #[cfg(test)]
 mod tests {
-    use rpcrdma_engine::Fabric;
+    use rpcrdma::Fabric;
 
     use super::*;
     use crate::testing::parsed;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use rpcrdma_engine::{Answer, Call, Clock, Handler, Reply, Ticket, Turn};
+use rpcrdma::{Answer, Call, Clock, Handler, Reply, Ticket, Turn};
 use strum::IntoStaticStr;
 
 use crate::stats::Dice;

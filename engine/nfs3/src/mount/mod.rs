@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use nfs3_types::rpc::fragment_header;
-use rpcrdma_engine::{Address, Origin};
+use rpcrdma::{Address, Origin};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::export::Export;

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use nfs3_types::nfs3::{GETATTR3args, LOOKUP3args, READ3args, nfsstat3};
 use nfs3_types::xdr_codec::Pack;
-use rpcrdma_engine::ulb::nfs3;
+use rpcrdma::ulb::nfs3;
 use rpcrdma_tests::nfs::at;
 use rpcrdma_tests::pair::Pair;
 

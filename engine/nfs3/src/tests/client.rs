@@ -5,8 +5,8 @@ use std::ops::{Deref, DerefMut};
 use nfs3_types::nfs3::{WRITE3resok, nfs_fh3, nfsstat3, stable_how};
 use nfs3_types::rpc::auth_unix;
 use nfs3_types::xdr_codec::Pack;
-use rpcrdma_engine::ulb::nfs3;
-use rpcrdma_engine::{Address, CallError, Clock, Config, Engine, Raw};
+use rpcrdma::ulb::nfs3;
+use rpcrdma::{Address, CallError, Clock, Config, Engine, Raw};
 use rpcrdma_tests::nfs::{Failure, Give, Nfs, Read, Request, Take};
 
 use super::Device;

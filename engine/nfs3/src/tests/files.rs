@@ -3,8 +3,8 @@
 use std::os::fd::AsFd;
 
 use nfs3_types::nfs3::{Nfs3Option, nfsstat3, sattr3, stable_how};
-use rpcrdma_engine::CallError;
-use rpcrdma_engine::ulb::nfs3;
+use rpcrdma::CallError;
+use rpcrdma::ulb::nfs3;
 use rpcrdma_tests::nfs::ListFrom;
 
 use super::{Running, content, failed};

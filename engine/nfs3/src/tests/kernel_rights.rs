@@ -23,7 +23,7 @@ use nfs3_types::nfs3::{
     stable_how, symlinkdata3,
 };
 use nfs3_types::xdr_codec::{Opaque, Pack};
-use rpcrdma_engine::ulb::nfs3;
+use rpcrdma::ulb::nfs3;
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::nfs::at;
 use rustix::fs::{

@@ -6,7 +6,7 @@ use nfs3_types::nfs3::{
     Nfs3Option, READDIRPLUS3args, READDIRPLUS3resfail, READDIRPLUS3resok, cookieverf3, nfs_fh3,
     nfsstat3,
 };
-use rpcrdma_engine::ulb::nfs3;
+use rpcrdma::ulb::nfs3;
 use rpcrdma_tests::nfs::client::results;
 use rpcrdma_tests::nfs::{ListFrom, Request};
 

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use nfs3_types::nfs3::{MKDIR3args, READ3args, WRITE3args, sattr3, stable_how};
 use nfs3_types::xdr_codec::{Opaque, Pack};
-use rpcrdma_engine::onc::CallHeader;
-use rpcrdma_engine::ulb::nfs3;
+use rpcrdma::onc::CallHeader;
+use rpcrdma::ulb::nfs3;
 use rpcrdma_tests::nfs::at;
 use rpcrdma_tests::raw_peer::{RawPeer, message};
 

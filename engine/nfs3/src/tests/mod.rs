@@ -8,7 +8,7 @@ mod mounts;
 
 use std::path::{Path, PathBuf};
 
-use rpcrdma_engine::{Address, Config, Fabric, Provider, Shm, Tcp};
+use rpcrdma::{Address, Config, Fabric, Provider, Shm, Tcp};
 use rpcrdma_tests::folder::Folder;
 use rustix::fs::Uid;
 use rustix::thread::set_thread_res_uid;

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use rpcrdma_engine::Fabric;
+use rpcrdma::Fabric;
 
 use super::Running;
 

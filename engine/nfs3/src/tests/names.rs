@@ -6,7 +6,7 @@ use nfs3_types::nfs3::{
     Nfs3Option, SETATTR3args, SETATTR3resfail, SETATTR3resok, createhow3, createverf3, ftype3,
     nfsstat3, nfstime3, sattr3, set_mtime, stable_how,
 };
-use rpcrdma_engine::ulb::nfs3;
+use rpcrdma::ulb::nfs3;
 use rpcrdma_tests::nfs::{Give, at};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, mknodat, utimensat};
 

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use rpcrdma_engine::provider::ConnectError;
-use rpcrdma_engine::{CallRefused, CloseReason, Provider, Rejection};
+use rpcrdma::provider::ConnectError;
+use rpcrdma::{CallRefused, CloseReason, Provider, Rejection};
 
 use crate::script::{Part, Random, Script};
 use crate::service::TOO_MANY;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rpcrdma_engine::{Bulk, CallRefused, ConnectionId, Loan, Provider, Sink, Unsent, Want};
+use rpcrdma::{Bulk, CallRefused, ConnectionId, Loan, Provider, Sink, Unsent, Want};
 use rpcrdma_proto::SendError;
 
 use crate::scenarios::explicit;

@@ -1,7 +1,7 @@
 //! Closing connections and stopping shards while calls are open.
 
-use rpcrdma_engine::provider::DeviceCaps;
-use rpcrdma_engine::{CallError, CallRefused, CloseReason, Execution, Provider, WcStatus};
+use rpcrdma::provider::DeviceCaps;
+use rpcrdma::{CallError, CallRefused, CloseReason, Execution, Provider, WcStatus};
 
 use super::owned::check_owned;
 use crate::script::{Order, Part, Script};

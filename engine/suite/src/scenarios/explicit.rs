@@ -1,8 +1,8 @@
 //! Explicit RDMA: arguments that the server reads, results that it writes, messages that are
 //! fetched or written as a whole.
 
+use rpcrdma::{Provider, Want};
 use rpcrdma_config::Raw;
-use rpcrdma_engine::{Provider, Want};
 
 use crate::script::{Order, Part, Place, Random, Script};
 use crate::world::{Open, Plan, World, large};

@@ -1,7 +1,7 @@
 //! Calls that end before their reply, by a deadline or cancellation; and repeated calls.
 
-use rpcrdma_engine::shard::audit::PeerAudit;
-use rpcrdma_engine::{
+use rpcrdma::shard::audit::PeerAudit;
+use rpcrdma::{
     CallBuilder, CallError, CallHandle, CallRefused, CloseReason, ConnectionId, Execution,
     Finished, Loan, Provider, Sink, Ticket, Want,
 };

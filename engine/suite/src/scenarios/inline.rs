@@ -1,6 +1,6 @@
 //! Calls and replies in the payload stream.
 
-use rpcrdma_engine::Provider;
+use rpcrdma::Provider;
 
 use crate::script::{Part, Script};
 use crate::world::{Open, Plan, World};

@@ -1,6 +1,6 @@
 //! What calls that were given up keep, until their late replies or the ends of their connections.
 
-use rpcrdma_engine::{CallBuilder, CallRefused, Provider};
+use rpcrdma::{CallBuilder, CallRefused, Provider};
 use rpcrdma_proto::SendError;
 
 use super::given_up::{TIME, answer_all, answer_one, book};

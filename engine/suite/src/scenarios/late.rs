@@ -1,6 +1,6 @@
 //! Deferred answers: in a later turn, in another order, from another thread.
 
-use rpcrdma_engine::{Finished, Provider};
+use rpcrdma::{Finished, Provider};
 
 use crate::script::{Order, Part, Random, Script};
 use crate::world::{Open, Plan, World};

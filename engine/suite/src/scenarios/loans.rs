@@ -1,6 +1,6 @@
 //! Loans: segments that a program takes out of messages, and memory that it sends from.
 
-use rpcrdma_engine::{Loan, Provider, TakeError};
+use rpcrdma::{Loan, Provider, TakeError};
 
 use crate::script::{Order, Part, Script, joined, part_bytes};
 use crate::world::{Open, Plan, World};

@@ -1,6 +1,6 @@
 //! Checks that each slot and message of a shard has one owner.
 
-use rpcrdma_engine::shard::audit::Audit;
+use rpcrdma::shard::audit::Audit;
 
 /// Checks that each slot and message of a shard has one owner.
 ///

@@ -1,6 +1,6 @@
 //! Bulk data: placed in the peer's segments, or inline where that is not requested or not possible.
 
-use rpcrdma_engine::{CallError, CallRefused, Execution, Provider, Want};
+use rpcrdma::{CallError, CallRefused, Execution, Provider, Want};
 use rpcrdma_proto::{Refusal, SendError};
 
 use super::explicit;

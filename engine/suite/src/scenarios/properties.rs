@@ -1,6 +1,6 @@
 //! Properties that change on an established connection.
 
-use rpcrdma_engine::{Changes, PropertiesRefused, Provider};
+use rpcrdma::{Changes, PropertiesRefused, Provider};
 use rpcrdma_proto::PropertyError;
 use rpcrdma_xdr::property::{PropId, Property};
 

@@ -6,8 +6,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::provider::{Armed, readable};
-use rpcrdma_engine::{
+use rpcrdma::provider::{Armed, readable};
+use rpcrdma::{
     Address, Answer, Call, Client, Clock, CloseReason, ConnectionId, Engine, Finished, Handler,
     Provider, Reply, Shard, ShardHandle, Ticket,
 };

@@ -1,7 +1,7 @@
 //! Calls that cannot be sent: the caller gets an error, nothing is sent, and the next call
 //! succeeds.
 
-use rpcrdma_engine::{CallError, CallRefused, Execution, Provider, Refusal, SendError, Want};
+use rpcrdma::{CallError, CallRefused, Execution, Provider, Refusal, SendError, Want};
 
 use super::owned::check_owned;
 use crate::scenarios::explicit;

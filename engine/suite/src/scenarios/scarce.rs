@@ -1,6 +1,6 @@
 //! Explicit RDMA with scarce resources: calls wait or are rejected, and none waits for ever.
 
-use rpcrdma_engine::{CallError, CallRefused, Provider, Want};
+use rpcrdma::{CallError, CallRefused, Provider, Want};
 
 use super::explicit::{RDMA_BUFFER, only_base, plan};
 use crate::script::{Order, Part, Place, Script};

@@ -1,6 +1,6 @@
 //! Sinks: result buffers are returned, whatever the outcome of the call.
 
-use rpcrdma_engine::{CallError, Execution, Provider, Want};
+use rpcrdma::{CallError, Execution, Provider, Want};
 use rpcrdma_proto::Refusal;
 
 use super::explicit::{VERSIONS, plan};

@@ -4,13 +4,13 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rpcrdma_config::Raw;
-use rpcrdma_engine::provider::ConnectId;
-use rpcrdma_engine::{
+use rpcrdma::provider::ConnectId;
+use rpcrdma::{
     Address, Admission, Answer, Call, CallError, CallRefused, Client, Clock, CloseReason,
     ConnectionId, Engine, Execution, Finished, Handler, Loan, PeerLimits, Provider, Reply,
     ShardHandle, Ticket, Turn,
 };
+use rpcrdma_config::Raw;
 
 use crate::script::{Order, Part, Random, Script, unreduced_reply};
 use crate::service::{Service, Source};

@@ -1,6 +1,6 @@
 //! The calls of a world: made from scripts, completed, and checked byte for byte.
 
-use rpcrdma_engine::{CallBuilder, CallRefused, ConnectionId, Loan, Provider, Sink, Want};
+use rpcrdma::{CallBuilder, CallRefused, ConnectionId, Loan, Provider, Sink, Want};
 
 use super::World;
 use crate::done::{Done, SINK_SLACK, is_passing};

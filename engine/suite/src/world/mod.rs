@@ -11,13 +11,11 @@ mod calls;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use rpcrdma::control::Control;
+use rpcrdma::provider::{ConnectError, ConnectId, DeviceCaps};
+use rpcrdma::shard::audit::Audit;
+use rpcrdma::{Address, Client, Completion, ConnectionId, Engine, Provider, SetupError, Shard};
 use rpcrdma_config::Raw;
-use rpcrdma_engine::control::Control;
-use rpcrdma_engine::provider::{ConnectError, ConnectId, DeviceCaps};
-use rpcrdma_engine::shard::audit::Audit;
-use rpcrdma_engine::{
-    Address, Client, Completion, ConnectionId, Engine, Provider, SetupError, Shard,
-};
 
 pub use crate::done::{Arrived, Back, Done, is_passing};
 use crate::done::{arrived, back, looked_at};

@@ -10,8 +10,8 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
+use rpcrdma::{Address, Answer, Call, Engine, Fabric, Handler, Reply};
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::{Address, Answer, Call, Engine, Fabric, Handler, Reply};
 use serde_json::Value;
 
 /// Answers with nothing.

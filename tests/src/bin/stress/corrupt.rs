@@ -11,8 +11,8 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::provider::ConnectId;
-use rpcrdma_engine::{
+use rpcrdma::provider::ConnectId;
+use rpcrdma::{
     Address, Admission, Answer, BackwardSupport, Call, CallRefused, Client, Clock, CloseReason,
     ConnectRequest, ConnectionId, Engine, Handler, PeerLimits, Reply, Shm, Turn,
 };
@@ -238,7 +238,7 @@ fn corrupt(memory: &Reach, random: &mut Random) {
 }
 
 /// Connects without an engine, and publishes slots of any content.
-fn be_hostile(name: &rpcrdma_engine::ShmName, random: &mut Random) -> std::io::Result<()> {
+fn be_hostile(name: &rpcrdma::ShmName, random: &mut Random) -> std::io::Result<()> {
     let mut peer = HostilePeer::connect(name, 4 << 20)?;
     let end = Instant::now() + Duration::from_millis(20);
     while !peer.is_accepted() {

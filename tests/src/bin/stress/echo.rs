@@ -1,6 +1,6 @@
 //! Calls whose reply repeats their bytes.
 
-use rpcrdma_engine::{
+use rpcrdma::{
     Answer, Call, CallRefused, Client, CloseReason, Completion, ConnectionId, Handler, Reply, Shm,
 };
 

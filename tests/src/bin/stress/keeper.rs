@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rpcrdma_engine::{
+use rpcrdma::{
     Address, Admission, Answer, Call, CloseReason, ConnectionId, Engine, Handler, PeerLimits,
     Reply, Shm,
 };
@@ -213,7 +213,7 @@ impl Handler for Keeper {
     fn on_connect(
         &mut self,
         peer: ConnectionId,
-        _: Option<rpcrdma_engine::provider::ConnectId>,
+        _: Option<rpcrdma::provider::ConnectId>,
         _: &PeerLimits,
     ) -> Admission {
         self.connected().push(peer);

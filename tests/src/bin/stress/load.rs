@@ -3,8 +3,8 @@
 use std::io::BufRead;
 use std::time::{Duration, Instant};
 
+use rpcrdma::{Address, Client, ConnectionId, Engine, Shm};
 use rpcrdma_config::Raw;
-use rpcrdma_engine::{Address, Client, ConnectionId, Engine, Shm};
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::setup::checked;
 use rustix::process::Signal;

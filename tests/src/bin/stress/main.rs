@@ -14,8 +14,8 @@ mod survivor;
 
 use std::process::ExitCode;
 
-use rpcrdma_engine::Address;
-use rpcrdma_tests::children;
+use rpcrdma::Address;
+use rpcrdma_testing::children;
 
 const USAGE: &str = "stress kills [--rounds N] [--map yes|no|both] [--seed N]
 stress corrupt [--seconds N] [--map yes|no|both] [--seed N]
@@ -102,7 +102,7 @@ fn wanted(mut args: impl Iterator<Item = String>) -> Option<Wanted> {
         staging: "4MiB".to_owned(),
         idle: "block".to_owned(),
         maps: vec![false, true],
-        seed: rpcrdma_engine::Clock::new().now(),
+        seed: rpcrdma::Clock::new().now(),
     };
     while let Some(key) = args.next() {
         let value = args.next()?;

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::{
+use rpcrdma::{
     Address, Clock, ConnectionId, Resend, Session, SessionCompletion, SessionEvent, SessionOptions,
     SessionRefused, Shm,
 };

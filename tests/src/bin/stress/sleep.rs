@@ -7,7 +7,7 @@ use std::fs;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::Clock;
+use rpcrdma::Clock;
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::script::Random;
 use rustix::process::Signal;

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
+use rpcrdma::shard::audit::Audit;
+use rpcrdma::{Address, Client, Clock, Engine, Handler, Shard, Shm};
 use rpcrdma_config::Raw;
-use rpcrdma_engine::shard::audit::Audit;
-use rpcrdma_engine::{Address, Client, Clock, Engine, Handler, Shard, Shm};
 use rpcrdma_tests::caller::{Caller, Task};
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::setup::{checked, small};

@@ -3,7 +3,7 @@
 use std::fs;
 
 use nfs3_types::nfs3::stable_how;
-use rpcrdma_engine::Provider;
+use rpcrdma::Provider;
 
 use super::sizes::{few_lengths, lengths};
 use super::{Scene, pattern};

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use nfs3_types::nfs3::{nfs_fh3, post_op_attr, post_op_fh3};
-use rpcrdma_engine::Provider;
+use rpcrdma::Provider;
 
 use super::{Scene, pattern};
 use crate::nfs::{ListFrom, Nfs};

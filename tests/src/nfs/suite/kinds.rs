@@ -2,7 +2,7 @@
 //! remote servers.
 
 use nfs3_types::nfs3::{nfs_fh3, nfsstat3, stable_how};
-use rpcrdma_engine::Provider;
+use rpcrdma::Provider;
 
 use super::data::IN_LINE_MAX;
 use super::pattern;

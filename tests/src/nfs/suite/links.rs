@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
-use rpcrdma_engine::Provider;
+use rpcrdma::Provider;
 
 use super::Scene;
 use crate::nfs::{Defect, Give, Take};

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use nfs3_types::nfs3::nfs_fh3;
 use nfs3_types::rpc::auth_unix;
 use nfs3_types::xdr_codec::Opaque;
-use rpcrdma_engine::Provider;
+use rpcrdma::Provider;
 use rpcrdma_suite::script::part_bytes;
 
 use super::client::Nfs;

@@ -6,8 +6,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use nfs3_types::nfs3::*;
-use rpcrdma_engine::Provider;
-use rpcrdma_engine::onc::AcceptStatus;
+use rpcrdma::Provider;
+use rpcrdma::onc::AcceptStatus;
 
 use super::{Scene, pattern};
 use crate::nfs::{Failure, Give, at};

@@ -4,8 +4,8 @@ use std::fs;
 
 use nfs3_types::nfs3::{nfs_fh3, nfsstat3};
 use nfs3_types::xdr_codec::Opaque;
-use rpcrdma_engine::onc::AcceptStatus;
-use rpcrdma_engine::{CallError, Provider};
+use rpcrdma::onc::AcceptStatus;
+use rpcrdma::{CallError, Provider};
 
 use super::{Scene, pattern};
 use crate::nfs::client::{read_request, read_results};

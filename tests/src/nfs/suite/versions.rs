@@ -1,6 +1,6 @@
 //! Servers that support only version one.
 
-use rpcrdma_engine::{Address, Provider};
+use rpcrdma::{Address, Provider};
 
 use super::{Scene, names};
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use rpcrdma_engine::onc::{Auth, CallHeader, auth_flavor};
-use rpcrdma_engine::{CallRefused, Completion, ConnectionId, EndOfMessage, PayloadReader, Turn};
+use rpcrdma::onc::{Auth, CallHeader, auth_flavor};
+use rpcrdma::{CallRefused, Completion, ConnectionId, EndOfMessage, PayloadReader, Turn};
 
 use super::clients::Made;
 use crate::nfs41::numbers::cb;

@@ -1,6 +1,6 @@
 //! Clients, sessions and their slots: as many as there are connections in a test.
 
-use rpcrdma_engine::{ConnectionId, EndOfMessage, PayloadReader};
+use rpcrdma::{ConnectionId, EndOfMessage, PayloadReader};
 
 use crate::nfs41::compound::Channel;
 use crate::nfs41::numbers::{direction, session_flag, status};

@@ -14,9 +14,9 @@ mod clients;
 mod recalls;
 mod tree;
 
-use rpcrdma_engine::onc::{AcceptStatus, ReplyHeader, RpcProgram};
-use rpcrdma_engine::ulb::{Items, Protection, nfs4};
-use rpcrdma_engine::{
+use rpcrdma::onc::{AcceptStatus, ReplyHeader, RpcProgram};
+use rpcrdma::ulb::{Items, Protection, nfs4};
+use rpcrdma::{
     Answer, Call, CloseReason, Completion, ConnectionId, EndOfMessage, Handler, RegisteredSlice,
     Reply, Turn,
 };

@@ -1,6 +1,6 @@
 //! The root directory, its files and their attributes, opens and delegations.
 
-use rpcrdma_engine::{EndOfMessage, PayloadReader, RegisteredBytes, RegisteredSlice, Turn};
+use rpcrdma::{EndOfMessage, PayloadReader, RegisteredBytes, RegisteredSlice, Turn};
 
 use crate::nfs41::numbers::{access, op, status};
 use crate::nfs41::words::{FileHandle, StateId, Take, Words};

@@ -1,6 +1,6 @@
 //! READ and WRITE of version 4: their data inline, by Write chunk and by Read chunk.
 
-use rpcrdma_engine::Provider;
+use rpcrdma::Provider;
 
 use super::{Scene, end, pattern};
 use crate::nfs::{Give, Take};

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::Provider;
+use rpcrdma::Provider;
 
 use super::{Scene, end, pattern};
 use crate::nfs::{Give, Take};

@@ -1,6 +1,6 @@
 //! A connection that is lost while a recall is under way.
 
-use rpcrdma_engine::Provider;
+use rpcrdma::Provider;
 
 use super::recall::{is_delayed, open_to_write};
 use super::refusals::held;

@@ -1,7 +1,7 @@
 //! Many recalls at one time on our server, with calls of the client on the same connection, and with a
 //! connection that is lost meanwhile.
 
-use rpcrdma_engine::{CallError, Provider};
+use rpcrdma::{CallError, Provider};
 
 use super::ours::Ours;
 use super::recall::{is_delayed, open_to_write};

@@ -13,8 +13,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rpcrdma::{Address, Engine, Provider, Snapshot};
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::{Address, Engine, Provider, Snapshot};
 
 use super::results::Delegation;
 use super::session::{Options, Session};

@@ -5,8 +5,8 @@ use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rpcrdma::{Address, Clock, Engine, Provider, ShardHandle};
 use rpcrdma_config::Config;
-use rpcrdma_engine::{Address, Clock, Engine, Provider, ShardHandle};
 
 use super::{Files, Scene};
 use crate::nfs41::server::Server;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::Provider;
+use rpcrdma::Provider;
 
 use super::{Scene, end, pattern, read_delegation};
 use crate::nfs::{Give, Take};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::Provider;
+use rpcrdma::Provider;
 
 use super::recall::{is_delayed, open_to_write};
 use super::{Scene, end, pattern, read_delegation};

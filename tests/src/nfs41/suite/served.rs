@@ -5,7 +5,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rpcrdma_engine::{Address, CallRefused, Clock, Engine, Provider, Shard};
+use rpcrdma::{Address, CallRefused, Clock, Engine, Provider, Shard};
 
 use super::pattern;
 use crate::nfs41::numbers::{cb, op, status};

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use rpcrdma_engine::provider::ConnectId;
-use rpcrdma_engine::{
+use rpcrdma::provider::ConnectId;
+use rpcrdma::{
     Admission, Answer, Call, CloseReason, ConnectionId, Handler, Loan, OwnedCall, PeerLimits,
     Provider, Reply, Resend, Session, SessionCallId, SessionEvent, Sink, Turn, Want,
 };

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use rpcrdma_engine::{
+use rpcrdma::{
     CallError, CallRefused, ConnectionId, Execution, Resend, SessionError, SessionRefused,
 };
 

@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use rpcrdma::control::Control;
+use rpcrdma::{Engine, Session, SessionOptions, Shard};
 use rpcrdma_config::{Config, Raw};
-use rpcrdma_engine::control::Control;
-use rpcrdma_engine::{Engine, Session, SessionOptions, Shard};
 use rpcrdma_testing::fault::{FaultLog, FaultPlan, FaultyProvider};
 
 use self::caller::{Caller, Host};

@@ -16,7 +16,7 @@ use nfs3_types::nfs3::{
     mknoddata3, nfs_fh3, nfspath3, nfsstat3, nfstime3, sattr3, set_mtime, stable_how, symlinkdata3,
 };
 use nfs3_types::xdr_codec::{Opaque, Pack};
-use rpcrdma_engine::ulb::nfs3;
+use rpcrdma::ulb::nfs3;
 use rpcrdma_testing::denied::{Denied, Fault};
 use rpcrdma_tests::folder::Folder;
 use rpcrdma_tests::nfs::at;
