@@ -96,7 +96,7 @@ pub use pin::{PinError, allowed_cores, pin_to};
 pub use pool::{Pool, PoolError, PoolSpec};
 pub use recv::{RecvPool, RecvSpec};
 pub use region::{Note, PageSize, Region, RegionError, RegionSpec};
-pub use registered::{RegionFull, Registered, Span};
+pub use registered::{RegionFull, RegionHold, Registered, Span};
 pub use registrar::{Access, Keys, RegisterError, Registrar, Rights, Sge};
 pub use send::{SendPool, SendSpec, ZeroPage};
 pub use slot::{HEADROOM, SendSlot};

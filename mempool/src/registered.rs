@@ -74,6 +74,11 @@ impl Registered {
         self.region().len() - self.carved
     }
 
+    /// Keeps the region mapped and registered for as long as the returned value lives.
+    pub fn hold(&self) -> RegionHold {
+        RegionHold(Arc::clone(&self.registration))
+    }
+
     /// The region.
     pub fn region(&self) -> &Region {
         &self.registration.region
@@ -101,6 +106,17 @@ impl fmt::Debug for Registration {
             .field("region", region)
             .field("keys", keys)
             .finish_non_exhaustive()
+    }
+}
+
+/// Keeps a region mapped and registered, for who knows it by its addresses.
+#[derive(Debug, Clone)]
+pub struct RegionHold(Arc<Registration>);
+
+impl RegionHold {
+    /// The region.
+    pub fn region(&self) -> &Region {
+        &self.0.region
     }
 }
 
@@ -200,7 +216,10 @@ mod tests {
         let span = memory.carve(64, 64).expect("room");
         drop(memory);
         assert_eq!(device.held(), 1, "a span is alive");
+        let hold = registered(&device, 4096).hold();
         drop(span);
+        assert_eq!((device.held(), hold.region().len()), (1, 4096), "the other is held");
+        drop(hold);
         assert_eq!(device.held(), 0);
         drop(registered(&device, 4096));
         assert_eq!(device.held(), 0);

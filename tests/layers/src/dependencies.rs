@@ -6,7 +6,7 @@ use crate::modules::Read;
 
 /// The folder of each crate, and the crates that it may name as dependencies, in its build or its
 /// tests excepted. A crate stands behind those that it depends on.
-pub const CRATES: [(&str, &[&str]); 17] = [
+pub const CRATES: [(&str, &[&str]); 18] = [
     ("xdr", &[]),
     ("mempool", &["xdr"]),
     ("config", &["xdr"]),
@@ -17,6 +17,7 @@ pub const CRATES: [(&str, &[&str]); 17] = [
     ("engine/shm", &["xdr", "mempool", "config", "provider", "transport"]),
     ("engine/iwarp", &["xdr", "mempool", "config", "provider", "transport"]),
     ("engine/verbs", &["xdr", "mempool", "config", "provider"]),
+    ("engine/storage", &["mempool"]),
     ("engine", &ENGINE),
     ("engine/capi", &["mempool", "config", "engine"]),
     ("engine/suite", &["engine", "mempool", "config", "xdr", "proto", "provider"]),
@@ -29,8 +30,8 @@ pub const CRATES: [(&str, &[&str]); 17] = [
     ),
 ];
 
-const ENGINE: [&str; 9] =
-    ["xdr", "mempool", "config", "proto", "provider", "fabric", "shm", "iwarp", "verbs"];
+const ENGINE: [&str; 10] =
+    ["xdr", "mempool", "config", "proto", "provider", "fabric", "shm", "iwarp", "verbs", "storage"];
 
 /// Crates of the workspace that are not checked: they are tests.
 const NOT_CHECKED: [&str; 6] = [

@@ -9,7 +9,7 @@ use std::process::Command;
 use serde::Deserialize;
 
 /// The crates that are measured.
-pub const PACKAGES: [&str; 13] = [
+pub const PACKAGES: [&str; 14] = [
     "rpcrdma-xdr",
     "rpcrdma-mempool",
     "rpcrdma-config",
@@ -18,6 +18,7 @@ pub const PACKAGES: [&str; 13] = [
     "rpcrdma-transport",
     "rpcrdma-fabric",
     "rpcrdma-shm",
+    "rpcrdma-storage",
     "rpcrdma-iwarp",
     "rpcrdma-verbs",
     "rpcrdma",

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 /// Where the parts of the workspace are that tests are named by.
-const PARTS: [(&str, &str); 17] = [
+const PARTS: [(&str, &str); 18] = [
     ("xdr", "xdr"),
     ("mempool", "mempool"),
     ("config", "config"),
@@ -17,6 +17,7 @@ const PARTS: [(&str, &str); 17] = [
     ("transport", "engine/transport"),
     ("fabric", "engine/fabric"),
     ("shm", "engine/shm"),
+    ("storage", "engine/storage"),
     ("iwarp", "engine/iwarp"),
     ("verbs", "engine/verbs"),
     ("engine", "engine"),

@@ -1,0 +1,471 @@
+//! A storage by a ring, by threads, and with faults.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rpcrdma_mempool::{
+    Access, BulkPool, Keys, Loan, PageSize, PoolSpec, Region, RegionSpec, RegisterError,
+    Registered, Registrar, Rights,
+};
+use rpcrdma_testing::denied::{Denied, Watched};
+
+use super::*;
+use crate::faults::Faults;
+use crate::way::Way;
+
+/// A device that accepts every region.
+struct Device;
+
+impl Registrar for Device {
+    fn register(&self, _: &Region, _: Rights) -> Result<Keys, RegisterError> {
+        Ok(Keys { lkey: 1, rkey: 2 })
+    }
+
+    fn deregister(&self, _: Keys) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Blocks of 8 KiB.
+struct Memory {
+    pool: BulkPool,
+    memory: Registered,
+}
+
+const BLOCK: usize = 8192;
+
+impl Memory {
+    fn new(blocks: u32) -> Memory {
+        let spec = PoolSpec { slots: blocks, slot_len: BLOCK, align: 4096 };
+        let bytes = spec.bulk_region_len().expect("small");
+        let pages = PageSize::Base4K;
+        let region = RegionSpec { pages, lock: false, ..RegionSpec::new(bytes) };
+        let region = Region::map(&region).expect("memory");
+        let rights = Rights::own(Access::LOCAL_WRITE);
+        let mut memory = Registered::new(region, Arc::new(Device), rights).expect("accepted");
+        Memory { pool: BulkPool::new(&mut memory, &spec).expect("room"), memory }
+    }
+
+    fn block(&mut self, len: usize, byte: impl Fn(usize) -> u8) -> Loan {
+        let mut block = self.pool.take().expect("a block is free");
+        block.truncate(len);
+        block.iter_mut().enumerate().for_each(|(at, to)| *to = byte(at));
+        block
+    }
+
+    /// All that were lent are back.
+    fn assert_whole(&mut self) {
+        self.pool.reclaim();
+        assert_eq!(self.pool.free(), self.pool.capacity());
+    }
+}
+
+/// A path of its own, where a file may be; it is removed.
+struct Named(PathBuf);
+
+impl Named {
+    fn new() -> Named {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("rpcrdma-storage-test-{}-{number}", std::process::id());
+        Named(std::env::temp_dir().join(name))
+    }
+
+    fn create(&self) -> File {
+        let mut how = File::options();
+        how.read(true).write(true).create_new(true).open(&self.0).expect("a new file")
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+const OPTIONS: StorageOptions =
+    StorageOptions { depth: 4, waiting: 60, files: 4, ring: true, threads: 2 };
+
+/// One by a ring, one by threads.
+fn each_way<T>() -> [Storage<T>; 2] {
+    let made = [true, false]
+        .map(|ring| Storage::new(&StorageOptions { ring, ..OPTIONS }).expect("a ring or threads"));
+    assert_eq!(made.each_ref().map(Storage::has_ring), [true, false], "{:?}", made[0].notes());
+    made
+}
+
+/// Waits for one operation.
+fn next<T>(storage: &mut Storage<T>) -> Done<T> {
+    storage.flush();
+    loop {
+        if let Some(done) = storage.completed() {
+            return done;
+        }
+        storage.flush();
+        storage.wait().expect("the system waits");
+    }
+}
+
+/// Does one operation.
+fn run(storage: &mut Storage<u32>, operation: Operation) -> Done<u32> {
+    let id = storage.submit(operation, 7).expect("room");
+    let done = next(storage);
+    assert_eq!(done.tag, 7);
+    assert!(!storage.cancel(id), "it is done");
+    done
+}
+
+fn bytes(done: Done<u32>) -> Vec<u8> {
+    let moved = done.result.expect("it succeeds").bytes() as usize;
+    let all: Vec<u8> = done.operation.into_pieces().iter().flat_map(|it| it.to_vec()).collect();
+    all[..moved].to_vec()
+}
+
+fn error(done: &Done<u32>) -> Option<i32> {
+    done.result.as_ref().err().and_then(io::Error::raw_os_error)
+}
+
+#[test]
+fn pieces_of_any_length_at_any_offset_come_back_as_they_were() {
+    for mut storage in each_way() {
+        let (mut memory, path) = (Memory::new(8), Named::new());
+        storage.register([memory.memory.hold()]);
+        assert!(storage.notes().is_empty(), "{:?}", storage.notes());
+        for caching in [Caching::Direct, Caching::Buffered] {
+            let _ = fs::remove_file(&path.0);
+            let file = storage.add(path.create(), caching).expect("room");
+            for (offset, lens) in [
+                (0, &[BLOCK][..]),
+                (BLOCK as u64, &[4096, BLOCK, 4096]),
+                (100, &[1]),
+                (4095, &[4096, 1, 4097]),
+                (8192, &[5000]),
+                (4096, &[]),
+            ] {
+                let byte = |at: usize| (at * 7 + lens.len()) as u8;
+                let from: Pieces = lens.iter().map(|len| memory.block(*len, byte)).collect();
+                let wanted: Vec<u8> = from.iter().flat_map(|piece| piece.to_vec()).collect();
+                let wrote = run(&mut storage, Operation::Write { file, offset, from });
+                assert_eq!(wrote.result.expect("written").bytes(), wanted.len() as u64);
+                drop(wrote.operation);
+                let into = lens.iter().map(|len| memory.block(*len, |_| 0)).collect();
+                let read = run(&mut storage, Operation::Read { file, offset, into });
+                assert!(bytes(read) == wanted, "{lens:?} at {offset}, {caching:?}");
+                memory.assert_whole();
+            }
+            // Behind the end, which is at 24576, is nothing.
+            for (offset, len) in [(24_576 - 4096, 4096), (24_000, 576), (30_000, 0)] {
+                let into = Pieces::from_iter([memory.block(BLOCK, |_| 0)]);
+                let read = run(&mut storage, Operation::Read { file, offset, into });
+                assert_eq!(bytes(read).len(), len, "{offset}");
+            }
+            assert!(run(&mut storage, Operation::Close { file }).result.is_ok());
+        }
+    }
+}
+
+#[test]
+fn pieces_of_different_regions_and_of_none_that_is_registered_do_as_well() {
+    let mut storage = Storage::new(&OPTIONS).expect("a ring");
+    let (mut one, mut other, mut third) = (Memory::new(2), Memory::new(1), Memory::new(1));
+    storage.register([one.memory.hold(), other.memory.hold()]);
+    storage.register([third.memory.hold()]);
+    let path = Named::new();
+    let file = storage.add(path.create(), Caching::Direct).expect("room");
+    for blocks in [
+        [one.block(BLOCK, |_| 1), other.block(BLOCK, |_| 2)],
+        [one.block(BLOCK, |_| 3), third.block(BLOCK, |_| 4)],
+    ] {
+        let wanted = blocks.iter().flat_map(|it| it.to_vec()).collect::<Vec<u8>>();
+        let from = Pieces::from_iter(blocks);
+        run(&mut storage, Operation::Write { file, offset: 0, from }).result.expect("written");
+        assert!(fs::read(&path.0).expect("there") == wanted);
+    }
+}
+
+#[test]
+fn files_are_opened_changed_looked_at_and_closed() {
+    for mut storage in each_way() {
+        let path = Named::new();
+        let name = CString::new(path.0.to_str().expect("text")).expect("without a zero");
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
+        let open =
+            |path, flags| Operation::Open { path, flags, mode: 0o600, caching: Caching::Direct };
+        let opened = run(&mut storage, open(name.clone(), flags)).result.expect("opened");
+        let Output::File(file) = opened else { panic!("{opened:?}") };
+        assert_eq!(error(&run(&mut storage, open(name, flags))), Some(libc::EEXIST));
+        for operation in [
+            Operation::Allocate { file, offset: 4096, len: 4096 },
+            Operation::SetLen { file, len: 5000 },
+            Operation::Sync { file, level: SyncLevel::Data },
+            Operation::Sync { file, level: SyncLevel::All },
+        ] {
+            assert_eq!(run(&mut storage, operation).result.expect("done"), Output::Nothing);
+        }
+        let into = Box::default();
+        let looked = run(&mut storage, Operation::Stat { file, into });
+        let Operation::Stat { into, .. } = looked.operation else { panic!("it comes back") };
+        assert_eq!((into.len(), into.0.stx_mode & 0o777), (5000, 0o600));
+        let (offset, len) = (u64::MAX, 1);
+        let operation = Operation::Allocate { file, offset, len };
+        assert_eq!(error(&run(&mut storage, operation)), Some(libc::EINVAL));
+        assert!(run(&mut storage, Operation::Close { file }).result.is_ok());
+        let refused = storage.submit(Operation::Close { file }, 1).expect_err("it is closed");
+        assert_eq!((refused.why, refused.tag), (Refusal::NotOpen, 1));
+        let next = storage.add(File::open(&path.0).expect("there"), Caching::Direct);
+        assert_ne!(next.expect("room"), file, "its number is not used again");
+    }
+}
+
+#[test]
+fn what_exceeds_the_sizes_is_refused_and_given_back() {
+    for mut storage in each_way() {
+        let (mut memory, path) = (Memory::new(65), Named::new());
+        let file = storage.add(path.create(), Caching::Buffered).expect("room");
+        for at in 0..64 {
+            let from = Pieces::from_iter([memory.block(BLOCK, |_| at as u8)]);
+            let write = Operation::Write { file, offset: at * BLOCK as u64, from };
+            storage.submit(write, at as u32).expect("room for 4 and 60");
+        }
+        assert_eq!(storage.open(), (4, 60));
+        let from = Pieces::from_iter([memory.block(BLOCK, |_| 99)]);
+        let write = Operation::Write { file, offset: 0, from };
+        let refused = storage.submit(write, 64).expect_err("there is no room");
+        assert_eq!((refused.why, refused.tag), (Refusal::Full, 64));
+        assert_eq!(refused.operation.into_pieces()[0][..], [99; BLOCK][..]);
+        for left in (0..64).rev() {
+            drop(next(&mut storage));
+            let (under_way, waiting) = storage.open();
+            assert_eq!((under_way, under_way + waiting), (left.min(4), left));
+        }
+        assert!(storage.completed().is_none());
+        memory.assert_whole();
+        let stored = fs::read(&path.0).expect("there");
+        assert!((0..64).all(|at| stored[at * BLOCK..][..BLOCK] == [at as u8; BLOCK]));
+        for _ in 1..4 {
+            let file = File::open(&path.0).expect("there");
+            storage.add(file, Caching::Buffered).expect("four files");
+        }
+        let more = storage.add(File::open(&path.0).expect("there"), Caching::Buffered);
+        assert_eq!(more.expect_err("a fifth").raw_os_error(), Some(libc::ENFILE));
+    }
+}
+
+#[test]
+fn a_file_in_use_is_not_closed() {
+    let mut storage = Storage::new(&OPTIONS).expect("a ring");
+    let path = Named::new();
+    let file = storage.add(path.create(), Caching::Buffered).expect("room");
+    storage.submit(Operation::Sync { file, level: SyncLevel::All }, 1).expect("room");
+    let refused = storage.submit(Operation::Close { file }, 2).expect_err("it is in use");
+    assert_eq!((refused.why, refused.tag), (Refusal::InUse, 2));
+    assert!(next(&mut storage).result.is_ok());
+    assert!(run(&mut storage, Operation::Close { file }).result.is_ok());
+}
+
+#[test]
+fn one_system_call_begins_what_a_turn_has() {
+    let calls = [libc::SYS_io_uring_enter, libc::SYS_getppid];
+    let ((), made) = Watched { calls: &calls }.run(|| {
+        let options = StorageOptions { depth: 64, ..OPTIONS };
+        let mut storage = Storage::new(&options).expect("a ring");
+        let path = Named::new();
+        let file = storage.add(path.create(), Caching::Buffered).expect("room");
+        storage.flush();
+        for at in 0..32 {
+            storage.submit(Operation::SetLen { file, len: at }, at).expect("room");
+        }
+        storage.flush();
+        storage.flush();
+        let _ = rustix::process::getppid();
+        assert!(storage.take_worked() && !storage.take_worked());
+        while storage.open().0 > 0 {
+            drop(storage.completed());
+        }
+        assert!(storage.take_worked());
+    });
+    let begins = made.iter().take_while(|made| made.call != libc::SYS_getppid);
+    assert_eq!(begins.count(), 1);
+}
+
+#[test]
+fn an_operation_that_waits_is_cancelled_with_its_memory() {
+    for mut storage in each_way() {
+        let (mut memory, path) = (Memory::new(8), Named::new());
+        let file = storage.add(path.create(), Caching::Buffered).expect("room");
+        let mut ids = Vec::new();
+        for at in 0..8 {
+            let from = Pieces::from_iter([memory.block(BLOCK, |_| 1)]);
+            let write = Operation::Write { file, offset: at * BLOCK as u64, from };
+            ids.push(storage.submit(write, at as u32).expect("room"));
+        }
+        assert!(storage.cancel(ids[7]) && !storage.cancel(ids[7]), "once");
+        let first = storage.completed().expect("nothing is asked of the system");
+        assert_eq!((first.tag, error(&first)), (7, Some(libc::ECANCELED)));
+        drop(first);
+        (0..7).for_each(|_| assert_eq!(error(&next(&mut storage)), None));
+        assert_eq!(fs::metadata(&path.0).expect("there").len(), 7 * BLOCK as u64);
+        memory.assert_whole();
+    }
+}
+
+#[test]
+fn a_read_under_way_is_cancelled() {
+    let mut storage = Storage::new(&OPTIONS).expect("a ring");
+    let mut memory = Memory::new(1);
+    let (reader, _writer) = io::pipe().expect("a pipe");
+    let file = storage.add(reader, Caching::Buffered).expect("room");
+    let into = Pieces::from_iter([memory.block(BLOCK, |_| 0)]);
+    let id = storage.submit(Operation::Read { file, offset: 0, into }, 1).expect("room");
+    storage.flush();
+    assert!(storage.completed().is_none(), "the pipe is empty");
+    assert!(storage.cancel(id));
+    let done = next(&mut storage);
+    assert_eq!(error(&done), Some(libc::ECANCELED));
+    drop(done);
+    memory.assert_whole();
+    // Nothing is left in the queue that a sleeping thread would be woken for.
+    storage.wait().expect("there is nothing to wait for");
+    assert!(storage.completed().is_none());
+}
+
+#[test]
+fn a_storage_that_is_dropped_waits_for_what_is_under_way() {
+    let mut memory = Memory::new(1);
+    let (reader, mut writer) = io::pipe().expect("a pipe");
+    let mut storage = Storage::new(&OPTIONS).expect("a ring");
+    let file = storage.add(reader, Caching::Buffered).expect("room");
+    let into = Pieces::from_iter([memory.block(BLOCK, |_| 0)]);
+    storage.submit(Operation::Read { file, offset: 0, into }, ()).expect("room");
+    storage.flush();
+    std::thread::scope(|scope| {
+        scope.spawn(|| writer.write_all(&[5; BLOCK]));
+        drop(storage);
+    });
+    assert_eq!(memory.pool.take().expect("it is back")[..], [5; BLOCK], "it was read before");
+}
+
+#[test]
+fn threads_take_the_place_of_a_ring_that_is_refused() {
+    for errno in [libc::EPERM, libc::ENOSYS] {
+        Denied { calls: &[libc::SYS_io_uring_setup], errno }.run(|| {
+            let mut storage = Storage::new(&OPTIONS).expect("threads");
+            let [Note::NoRing { source }] = storage.notes() else {
+                panic!("{:?}", storage.notes())
+            };
+            assert_eq!((source.raw_os_error(), storage.has_ring()), (Some(errno), false));
+            assert!(storage.descriptor().is_none());
+            let (wake, woken) = std::sync::mpsc::channel();
+            storage.wake_by(move || wake.send(()).expect("the test waits for it"));
+            let path = Named::new();
+            let file = storage.add(path.create(), Caching::Direct).expect("room");
+            storage.submit(Operation::SetLen { file, len: 4096 }, ()).expect("room");
+            woken.recv().expect("the thread calls");
+            assert!(storage.completed().expect("it is done").result.is_ok());
+            assert_eq!(fs::metadata(&path.0).expect("there").len(), 4096);
+        });
+    }
+}
+
+#[test]
+fn a_table_without_places_takes_no_file() {
+    let mut storage = Storage::new(&StorageOptions { files: 0, ..OPTIONS }).expect("a ring");
+    assert!(matches!(storage.notes(), [Note::NoFileTable { .. }]), "{:?}", storage.notes());
+    let path = Named::new();
+    assert!(storage.add(path.create(), Caching::Direct).is_err(), "there is room for none");
+    assert!(storage.submit(Operation::Sync { file: lost(), level: SyncLevel::All }, ()).is_err());
+}
+
+/// A file of another storage.
+fn lost() -> FileId {
+    let mut other = Storage::<()>::new(&OPTIONS).expect("a ring");
+    other.add(Named::new().create(), Caching::Buffered).expect("room")
+}
+
+/// What a file should have: for each block a byte, or nothing known.
+#[derive(Default)]
+struct Model {
+    blocks: HashMap<u64, Option<u8>>,
+    /// Blocks that an operation is at.
+    busy: HashMap<u64, u8>,
+}
+
+#[test]
+fn with_faults_in_any_order_what_succeeds_is_done_and_all_memory_comes_back() {
+    for seed in 0..200_u64 {
+        faults(seed);
+    }
+}
+
+/// Random writes and reads of some blocks, one operation at a block at a time.
+fn faults(seed: u64) {
+    let mut memory = Memory::new(24);
+    let mut storage = Storage::by(Way::Faults(Faults::new(seed, 12)), 4, &OPTIONS);
+    let path = Named::new();
+    // Past the page cache they take their time.
+    let caching = if seed.is_multiple_of(10) { Caching::Direct } else { Caching::Buffered };
+    let file = storage.add(path.create(), caching).expect("room");
+    let (mut model, mut state) = (Model::default(), seed.wrapping_mul(2) + 1);
+    let mut below = |end: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % end
+    };
+    let (mut submitted, mut failed) = (0, 0);
+    while submitted < 60 || !model.busy.is_empty() {
+        let block = below(12);
+        if submitted < 60 && !model.busy.contains_key(&block) {
+            submitted += 1;
+            let (offset, byte) = (block * BLOCK as u64, submitted as u8);
+            model.busy.insert(block, byte);
+            let halves = [5000, BLOCK - 5000].map(|len| memory.block(len, |_| byte));
+            let whole = [memory.block(BLOCK, |_| byte)];
+            let pieces =
+                if below(2) == 0 { halves.into_iter().collect() } else { Pieces::from_iter(whole) };
+            let operation = match below(2) {
+                0 => Operation::Write { file, offset, from: pieces },
+                _ => Operation::Read { file, offset, into: pieces },
+            };
+            let id = storage.submit(operation, block).expect("room");
+            if below(10) == 0 {
+                storage.cancel(id);
+            }
+        }
+        let Some(Done { tag: block, operation, result }) = storage.completed() else { continue };
+        let byte = model.busy.remove(&block).expect("it was submitted");
+        failed += u32::from(result.is_err());
+        match (operation, result) {
+            (Operation::Write { .. }, Ok(output)) => {
+                assert_eq!(output.bytes(), BLOCK as u64, "seed {seed}");
+                model.blocks.insert(block, Some(byte));
+            }
+            // Any part of it may be there.
+            (Operation::Write { .. }, Err(_)) => drop(model.blocks.insert(block, None)),
+            (Operation::Read { into, .. }, Ok(output)) => {
+                let read = into.iter().flat_map(|piece| piece.iter().copied());
+                if let Some(Some(wanted)) = model.blocks.get(&block) {
+                    assert_eq!(output.bytes(), BLOCK as u64, "seed {seed}");
+                    assert!(read.clone().all(|byte| byte == *wanted), "seed {seed}");
+                }
+            }
+            _ => {}
+        }
+    }
+    assert!(failed > 0, "seed {seed}: there are faults");
+    assert_eq!(storage.open(), (0, 0));
+    memory.assert_whole();
+    let stored = File::open(&path.0).expect("there");
+    for (block, wanted) in model.blocks {
+        let mut bytes = [0; BLOCK];
+        let Some(wanted) = wanted else { continue };
+        stored.read_exact_at(&mut bytes, block * BLOCK as u64).expect("it was written");
+        assert_eq!(bytes, [wanted; BLOCK], "seed {seed}");
+    }
+}
