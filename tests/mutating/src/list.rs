@@ -9,7 +9,7 @@ use std::process::Command;
 use serde::Deserialize;
 
 /// The crates that are measured.
-pub const PACKAGES: [&str; 14] = [
+pub const PACKAGES: [&str; 15] = [
     "rpcrdma-xdr",
     "rpcrdma-mempool",
     "rpcrdma-config",
@@ -24,6 +24,7 @@ pub const PACKAGES: [&str; 14] = [
     "rpcrdma",
     "rpcrdma-capi",
     "rpcrdma-nfs3",
+    "rpcrdma-gen",
 ];
 
 /// Files of these crates that are parts of tests: each behind a feature that only tests ask for.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 /// Where the parts of the workspace are that tests are named by.
-const PARTS: [(&str, &str); 18] = [
+const PARTS: [(&str, &str); 19] = [
     ("xdr", "xdr"),
     ("mempool", "mempool"),
     ("config", "config"),
@@ -23,6 +23,7 @@ const PARTS: [(&str, &str); 18] = [
     ("engine", "engine"),
     ("capi", "engine/capi"),
     ("nfs3", "engine/nfs3"),
+    ("gen", "engine/gen"),
     ("top", "engine/top"),
     ("bench", "bench"),
     ("tests", "tests"),
