@@ -1,6 +1,7 @@
-//! Registered buffers for tasks: asked for anywhere, taken by the thread.
+//! Registered buffers for tasks: asked for anywhere, taken by the thread that polls.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use crate::{Loan, Provider, Session};
 use crossbeam_queue::SegQueue;
@@ -14,27 +15,25 @@ pub(crate) type Asked = SegQueue<oneshot::Sender<Loan>>;
 pub(crate) struct Waiting(VecDeque<oneshot::Sender<Loan>>);
 
 impl Waiting {
-    /// Gives buffers to tasks, as far as there are any. True if one was given.
-    pub fn serve<P: Provider>(
+    /// Further tasks wait.
+    pub fn extend(&mut self, tasks: impl IntoIterator<Item = oneshot::Sender<Loan>>) {
+        self.0.extend(tasks);
+    }
+
+    /// The next task that waits, and a buffer for it, if there is one.
+    pub fn next<P: Provider>(
         &mut self,
-        asked: &Asked,
         session: &mut Session<P>,
         now: u64,
-    ) -> bool {
-        self.0.extend(std::iter::from_fn(|| asked.pop()));
-        if self.0.is_empty() {
-            return false;
+    ) -> Option<(oneshot::Sender<Loan>, Loan)> {
+        while self.0.front()?.is_canceled() {
+            self.0.pop_front();
         }
-        self.0.retain(|task| !task.is_canceled());
-        let mut has_given = false;
-        while !self.0.is_empty() {
-            let Some(buffer) = session.turn(now).buffer() else { break };
-            let Some(task) = self.0.pop_front() else { break };
-            // One that waits no longer returns it.
-            let _ = task.send(buffer);
-            has_given = true;
-        }
-        has_given
+        let Some(buffer) = session.turn(now).buffer() else {
+            self.0.retain(|task| !task.is_canceled());
+            return None;
+        };
+        Some((self.0.pop_front()?, buffer))
     }
 
     /// Whether a task waits.
@@ -43,8 +42,10 @@ impl Waiting {
     }
 
     /// No task gets a buffer any more.
-    pub fn end(&mut self, asked: &Asked) {
+    pub fn end(&mut self) {
         self.0.clear();
-        while asked.pop().is_some() {}
     }
 }
+
+/// How often a thread that has nothing else to do looks for buffers that tasks wait for.
+pub(crate) const BUFFER_WAIT: Duration = Duration::from_millis(1);

@@ -1,17 +1,16 @@
 //! The client: a handle that tasks clone, and make calls with.
 
-use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::thread;
 
 use crate::{Loan, Outage, Provider, Session, SessionEvent};
-use async_channel::Receiver;
 
 use super::calls::Calls;
 use super::error::{AsyncError, CallFailed};
 use super::places::Places;
-use super::poller::{Poller, Reports};
+use super::poller::Poller;
+use super::reports::{Reported, reports};
 use super::request::Request;
 use super::response::Response;
 use super::shared::Shared;
@@ -26,9 +25,7 @@ pub struct AsyncClient(Arc<Owner>);
 /// What the handles have in common, and calls do not keep.
 struct Owner {
     shared: Arc<Shared>,
-    events: Receiver<SessionEvent>,
-    /// Closed when the thread has ended.
-    ended: Receiver<Infallible>,
+    reported: Reported,
 }
 
 /// What a client keeps for its thread.
@@ -71,12 +68,11 @@ impl AsyncClient {
         assert!(options.queued_calls > 0, "AsyncOptions::queued_calls is 0; it is 1 or more");
         let (sender, jobs) = async_channel::unbounded();
         let places = Places::new(options.queued_calls);
-        let (is_running, ended) = async_channel::bounded(1);
-        let (reported, events) = async_channel::bounded(EVENTS_MAX);
+        let (reports, reported) = reports();
         let shared = Arc::new(Shared::new(sender, places, session.handle().clone()));
         let calls = Calls::new(Arc::clone(&shared), jobs);
-        let poller = Poller::new(calls, session, Reports { events: reported, ended: is_running });
-        (AsyncClient(Arc::new(Owner { shared, events, ended })), poller)
+        let poller = Poller::new(calls, session, reports);
+        (AsyncClient(Arc::new(Owner { shared, reported })), poller)
     }
 
     /// Makes a call, when the future is polled. Dropping the future cancels it: its memory returns
@@ -117,8 +113,7 @@ impl AsyncClient {
     /// the tasks that wait for them. Of more than 256 that no task takes, the oldest are dropped.
     /// `None` when the thread has ended.
     pub fn next_event(&self) -> impl Future<Output = Option<SessionEvent>> + Send + use<> {
-        let events = self.0.events.clone();
-        async move { events.recv().await.ok() }
+        self.0.reported.next_event()
     }
 
     /// Closes the client for all its handles: calls that are not over end with
@@ -127,11 +122,7 @@ impl AsyncClient {
     /// has ended.
     pub fn close(&self) -> impl Future<Output = ()> + Send + use<> {
         self.0.shared.close();
-        let ended = self.0.ended.clone();
-        async move {
-            // Nothing is ever sent.
-            let _ = ended.recv().await;
-        }
+        self.0.reported.end()
     }
 }
 
@@ -146,6 +137,3 @@ impl std::fmt::Debug for AsyncClient {
         f.debug_struct("AsyncClient").field("closed", &self.0.shared.is_closed()).finish()
     }
 }
-
-/// Events that are kept.
-const EVENTS_MAX: usize = 256;

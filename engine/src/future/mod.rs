@@ -40,6 +40,7 @@
 //! # }
 //! ```
 
+mod awaited;
 mod buffers;
 mod calls;
 mod client;
@@ -47,6 +48,7 @@ mod error;
 mod places;
 mod poller;
 mod queue;
+mod reports;
 mod request;
 mod response;
 mod shared;

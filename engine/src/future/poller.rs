@@ -1,12 +1,10 @@
 //! The thread that polls the session.
 
-use std::convert::Infallible;
-use std::time::Duration;
-
 use crate::{Clock, Execution, Provider, Session, SessionEvent};
-use async_channel::Sender;
 
+use super::buffers::BUFFER_WAIT;
 use super::calls::Calls;
+use super::reports::Reports;
 use super::shared::State;
 
 /// What the thread owns. In this order it is dropped: calls are answered before their connections
@@ -15,22 +13,12 @@ pub(crate) struct Poller<P: Provider> {
     pub calls: Calls,
     pub session: Session<P>,
     is_ending: bool,
-    /// Where it passes the events of the session.
-    events: Sender<SessionEvent>,
-    /// Closed when it is dropped.
-    _ended: Sender<Infallible>,
-}
-
-/// Where the thread reports what no call waits for. Closed when it ends.
-pub(crate) struct Reports {
-    pub events: Sender<SessionEvent>,
-    pub ended: Sender<Infallible>,
+    reports: Reports,
 }
 
 impl<P: Provider> Poller<P> {
     pub fn new(calls: Calls, session: Session<P>, reports: Reports) -> Poller<P> {
-        let Reports { events, ended } = reports;
-        Poller { calls, session, is_ending: false, events, _ended: ended }
+        Poller { calls, session, is_ending: false, reports }
     }
 
     /// Polls until the client is closed, and waits by the engine's idle policy.
@@ -57,6 +45,7 @@ impl<P: Provider> Poller<P> {
         busy |= calls.submit(session);
         calls.give_places();
         busy |= session.poll(now, |done| calls.complete(done));
+        calls.answer();
         if let Some(event) = session.next_event() {
             self.report(event);
         }
@@ -67,11 +56,10 @@ impl<P: Provider> Poller<P> {
     /// Passes on what happened to the connections.
     #[cold]
     fn report(&mut self, first: SessionEvent) {
-        let Poller { calls, session, events, .. } = self;
+        let Poller { calls, session, reports, .. } = self;
         let mut next = Some(first);
         while let Some(event) = next {
-            // Of too many the oldest is dropped; without a handle none is wanted.
-            let _ = events.force_send(event);
+            reports.event(event);
             next = session.next_event();
         }
         calls.set_state(State { connections: session.connections(), outage: session.outage() });
@@ -88,6 +76,3 @@ impl<P: Provider> Poller<P> {
         self.session.is_closed()
     }
 }
-
-/// How often a thread that has nothing else to do looks for buffers that tasks wait for.
-const BUFFER_WAIT: Duration = Duration::from_millis(1);

@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 
 use super::places::Waiter;
-use super::shared::Job;
 
 /// What waits, in order.
 pub(crate) struct Queue<T> {
@@ -20,16 +19,6 @@ pub(crate) trait Entry {
 
     /// Whether its future was dropped.
     fn is_cancelled(&self) -> bool;
-}
-
-impl Entry for Job {
-    fn until(&self) -> u64 {
-        self.request.until()
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.answer.is_canceled()
-    }
 }
 
 impl Entry for Waiter {

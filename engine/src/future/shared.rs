@@ -8,19 +8,16 @@ use async_channel::Sender;
 use crossbeam_queue::SegQueue;
 use futures_channel::oneshot;
 
+use super::awaited::{Answer, Job, Outcome};
 use super::buffers::Asked;
 use super::error::{AsyncError, CallFailed};
 use super::places::{Place, Places, Waiter};
 use super::request::Request;
-use super::response::Response;
-
-/// What becomes of a call.
-pub(crate) type Outcome = Result<Response, CallFailed>;
 
 /// What the handles, the calls and the thread share.
 pub(crate) struct Shared {
     /// Calls on their way to the thread. Closed: the thread ends, or has ended.
-    jobs: Sender<Job>,
+    jobs: Sender<Job<AnyThread>>,
     /// For the calls that are queued.
     pub places: Places,
     /// Tasks that ask for a place.
@@ -35,6 +32,22 @@ pub(crate) struct Shared {
     state: Mutex<State>,
 }
 
+/// The way of an answer to a task on any thread.
+pub(crate) type AnyThread = oneshot::Sender<Outcome>;
+
+impl Answer for AnyThread {
+    type Place = Place;
+
+    fn is_canceled(&self) -> bool {
+        oneshot::Sender::is_canceled(self)
+    }
+
+    fn give(self, outcome: Outcome) {
+        // Its future may have been dropped.
+        let _ = self.send(outcome);
+    }
+}
+
 /// What is known of the connections.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct State {
@@ -44,16 +57,8 @@ pub(crate) struct State {
     pub outage: Option<Outage>,
 }
 
-/// A call on its way to the thread.
-pub(crate) struct Job {
-    pub id: u64,
-    pub request: Request,
-    pub answer: oneshot::Sender<Outcome>,
-    pub place: Place,
-}
-
 impl Shared {
-    pub fn new(jobs: Sender<Job>, places: Places, shard: ShardHandle) -> Shared {
+    pub fn new(jobs: Sender<Job<AnyThread>>, places: Places, shard: ShardHandle) -> Shared {
         Shared {
             jobs,
             places,

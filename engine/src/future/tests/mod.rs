@@ -20,8 +20,8 @@ use crate::{
 use rpcrdma_config::Raw;
 use rpcrdma_suite::setup::{checked, small};
 
+use crate::future::awaited::Outcome;
 use crate::future::poller::Poller;
-use crate::future::shared::Outcome;
 use crate::future::{AsyncClient, AsyncError, AsyncOptions, Request};
 
 /// What a call asks for.
