@@ -1,15 +1,18 @@
-//! The client with its thread, on two executors: many tasks, idle policies, ends and panics.
+//! The client with its thread, on two executors, and the client of one thread: many tasks, idle
+//! policies, ends and panics.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use futures::channel::oneshot;
 use futures::executor::{LocalPool, block_on};
 use futures::future::join_all;
 use futures::task::LocalSpawnExt;
-use rpcrdma::future::{AsyncClient, AsyncError, AsyncOptions, Response};
+use rpcrdma::future::{AsyncClient, AsyncError, AsyncOptions, LocalClient, Response};
 use rpcrdma::provider::interposed::{Hooks, Interposed, QueueHooks};
 use rpcrdma::provider::{QueueAttr, Queues, WcBatch};
 use rpcrdma::{
@@ -39,13 +42,26 @@ impl Handler for Echo {
 }
 
 /// An engine with a server, which lives as long as the client.
-struct Scene<P: Provider> {
-    client: AsyncClient,
+struct Scene<C, P: Provider> {
+    client: C,
     handle: ShardHandle,
     _engine: Engine<P>,
 }
 
-fn scene<P: Provider>(device: P, idle: &str) -> Scene<P> {
+fn scene<P: Provider>(device: P, idle: &str) -> Scene<AsyncClient, P> {
+    let options = AsyncOptions { queued_calls: 64 };
+    scene_of(device, idle, |session| AsyncClient::spawn(session, &options).expect("a thread"))
+}
+
+fn local_scene<P: Provider>(device: P, idle: &str) -> Scene<LocalClient<P>, P> {
+    scene_of(device, idle, LocalClient::new)
+}
+
+fn scene_of<C, P: Provider>(
+    device: P,
+    idle: &str,
+    make: impl FnOnce(Session<P>) -> C,
+) -> Scene<C, P> {
     let mut raw = small();
     raw.engine.idle.policy = idle.into();
     raw.engine.idle.spin = "20us".into();
@@ -58,9 +74,7 @@ fn scene<P: Provider>(device: P, idle: &str) -> Scene<P> {
     let client = engine.client().expect("a client");
     let session = Session::new(client, [at], &SessionOptions::default()).expect("a session");
     let handle = session.handle().clone();
-    let options = AsyncOptions { queued_calls: 64 };
-    let client = AsyncClient::spawn(session, &options).expect("a thread");
-    Scene { client, handle, _engine: engine }
+    Scene { client: make(session), handle, _engine: engine }
 }
 
 fn number(number: u32) -> OwnedCall {
@@ -90,6 +104,75 @@ fn ten_thousand_calls_wait_at_a_time_on_one_thread() {
         }
         block_on(client.close());
     }
+}
+
+#[test]
+fn ten_thousand_calls_wait_at_a_time_on_the_thread_that_polls() {
+    for idle in ["spin", "backoff", "block"] {
+        let Scene { client, handle, _engine } = local_scene(Fabric::new(), idle);
+        let calls = (0..TASKS).map(|at| client.call(number(at)));
+        let replies = client.block_on(join_all(calls));
+        for (at, reply) in replies.into_iter().enumerate() {
+            assert_eq!(read(&reply.expect("it is answered")), at as u32);
+        }
+        client.block_on(client.close());
+        assert_eq!((handle.connections(), handle.state()), (0, ShardState::Stopping));
+        drop(client);
+        assert_eq!(handle.state(), ShardState::Ended);
+    }
+}
+
+#[test]
+fn a_call_of_one_future_is_answered_to_another_one() {
+    let Scene { client, _engine, .. } = local_scene(Fabric::new(), "block");
+    let mut call = Box::pin(client.call(number(7)));
+    client.block_on(async {
+        begin(&mut call);
+        client.call(number(8)).await.expect("it is answered");
+    });
+    let reply = client.block_on(call).expect("it is answered");
+    assert_eq!(read(&reply), 7);
+}
+
+#[test]
+fn another_thread_wakes_the_thread_that_polls() {
+    let Scene { client, handle, _engine } = local_scene(Fabric::new(), "block");
+    let (ask, asked) = std::sync::mpsc::channel::<oneshot::Sender<u32>>();
+    let other = std::thread::spawn(move || {
+        for (task, number) in asked.iter().zip(0..) {
+            task.send(number).expect("it waits");
+        }
+    });
+    client.block_on(async {
+        for expected in 0..500 {
+            let (task, answer) = oneshot::channel();
+            ask.send(task).expect("the thread is there");
+            assert_eq!(answer.await, Ok(expected));
+            let reply = client.call(number(expected)).await.expect("it is answered");
+            assert_eq!(read(&reply), expected);
+        }
+    });
+    drop(ask);
+    other.join().expect("it has not panicked");
+    assert!(handle.stats().sleeps > 0);
+}
+
+#[test]
+fn a_panic_of_the_future_leaves_the_client_as_it_was() {
+    let Scene { client, _engine, .. } = local_scene(Fabric::new(), "block");
+    let inner = client.clone();
+    let inside = catch_unwind(AssertUnwindSafe(|| {
+        client.block_on(async {
+            let mut call = Box::pin(inner.call(number(NEVER)));
+            begin(&mut call);
+            inner.call(number(1)).await.expect("it is answered");
+            inner.block_on(async {});
+        });
+    }));
+    let why = inside.expect_err("it is inside of itself");
+    assert_eq!(why.downcast_ref(), Some(&"LocalClient::block_on inside of itself"));
+    let reply = client.block_on(client.call(number(2))).expect("it is answered");
+    assert_eq!(read(&reply), 2);
 }
 
 #[test]
@@ -235,8 +318,9 @@ impl Hooks<Fabric> for Mine {
 
 impl<Q: Queues> QueueHooks<Q> for Mine {
     fn poll_cq(&mut self, inner: &mut Q, out: &mut WcBatch) -> Result<(), CqError> {
-        let is_client = std::thread::current().name() == Some("rpcrdma-async");
-        assert!(!is_client || !self.0.load(Ordering::SeqCst), "the mine goes off");
+        let thread = std::thread::current();
+        let is_server = thread.name().is_some_and(|name| name.starts_with("rpcrdma-shard"));
+        assert!(is_server || !self.0.load(Ordering::SeqCst), "the mine goes off");
         inner.poll_cq(out)
     }
 }
@@ -264,6 +348,26 @@ fn a_panic_of_the_thread_is_an_error_of_every_call() {
     let late = block_on(client.call(number(1))).expect_err("there is no thread");
     assert_eq!(late.why(), AsyncError::Panicked(Execution::NotExecuted));
     block_on(client.close());
+}
+
+#[test]
+fn a_panic_of_a_poll_is_one_of_the_thread_that_polls_and_ends_every_call() {
+    let mine = Mine(Arc::default());
+    let device: Interposed<_, Mine> = Interposed::new(Fabric::new(), mine.clone());
+    let Scene { client, _engine, .. } = local_scene(device, "block");
+    let mut call = Box::pin(client.call(number(NEVER)));
+    client.block_on(async {
+        begin(&mut call);
+        client.call(number(1)).await.expect("it is answered");
+    });
+    mine.0.store(true, Ordering::SeqCst);
+    let ended = catch_unwind(AssertUnwindSafe(|| client.block_on(&mut call)));
+    assert!(ended.is_err(), "the mine has gone off");
+    let failed = client.block_on(call).expect_err("there is no shard");
+    assert_eq!(failed.why().execution(), Execution::Unknown, "{failed}");
+    let late = client.block_on(client.call(number(1))).expect_err("there is no shard");
+    assert_eq!(late.why(), SessionError::Closed(Execution::NotExecuted).into());
+    client.block_on(client.close());
 }
 
 const TASKS: u32 = 10_000;

@@ -79,6 +79,15 @@ impl<A: Answer> Awaited<A> {
         self.queue.push(job);
     }
 
+    /// Makes a call at `now`, unless others wait, or it is late.
+    pub fn begin<P: Provider>(&mut self, job: Job<A>, session: &mut Session<P>, now: u64) {
+        let may_begin = self.queue.is_empty() && now < job.until();
+        let waits = if may_begin { self.hand_over(job, session) } else { Some(job) };
+        if let Some(job) = waits {
+            self.queue.push(job);
+        }
+    }
+
     /// Passes calls to the session, as many as it takes, but not for long. True if there were any.
     pub fn submit<P: Provider>(&mut self, session: &mut Session<P>) -> bool {
         let mut busy = false;

@@ -1,4 +1,5 @@
-//! Calls as futures, on any executor: a thread polls a session, and tasks await its completions.
+//! Calls as futures, on any executor: a thread polls a session, and tasks await its completions. Or
+//! on the thread that polls: [`LocalClient`].
 //!
 //! ```text
 //!   task: AsyncClient::call(request) ─▶ bounded queue ─▶ the thread: Session::call
@@ -45,6 +46,7 @@ mod buffers;
 mod calls;
 mod client;
 mod error;
+mod local;
 mod places;
 mod poller;
 mod queue;
@@ -57,5 +59,6 @@ mod tests;
 
 pub use client::{AsyncClient, AsyncOptions};
 pub use error::{AsyncError, CallFailed};
+pub use local::LocalClient;
 pub use request::Request;
 pub use response::{Item, Piece, Response};

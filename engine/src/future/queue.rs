@@ -82,6 +82,11 @@ impl<T: Entry> Queue<T> {
         self.earliest
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// How many there are.
     #[cfg(test)]
     pub fn len(&self) -> usize {

@@ -1,12 +1,13 @@
-//! The client without its thread: one thread turns server, session and futures, in virtual time.
+//! The clients, in virtual time: one thread turns server, session and futures. A client with a thread
+//! of its own is here without it.
 
 mod model;
 mod results;
+mod sides;
 mod steps;
 mod waits;
 
 use std::cell::RefCell;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -15,14 +16,14 @@ use crate::control::Control;
 use crate::message::payload_reader::PayloadReader;
 use crate::{
     Address, Answer, Call, Engine, Fabric, Finished, Handler, Loan, OwnedCall, RegisteredBytes,
-    Reply, Session, SessionError, SessionOptions, Shard, Ticket, Turn,
+    Reply, Session, SessionError, SessionOptions, Shard, Snapshot, Ticket, Turn,
 };
 use rpcrdma_config::Raw;
 use rpcrdma_suite::setup::{checked, small};
 
+use self::sides::{Boxed, OwnThread, Side, both};
 use crate::future::awaited::Outcome;
-use crate::future::poller::Poller;
-use crate::future::{AsyncClient, AsyncError, AsyncOptions, Request};
+use crate::future::{AsyncError, LocalClient, Request};
 
 /// What a call asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,17 +91,15 @@ impl Handler for Server {
 type Running = (Shard<Fabric, Server>, Control<Fabric>, Engine<Fabric>);
 
 /// A call of a test.
-type Pending = Pin<Box<dyn Future<Output = Outcome>>>;
+type Pending = Boxed<Outcome>;
 
 /// A server that comes and goes, and a client.
-struct Harness {
+struct Harness<S> {
     fabric: Fabric,
     now: u64,
     later: Rc<RefCell<Vec<(Ticket, u32)>>>,
     server: Option<Running>,
-    /// None once it is closed.
-    client: Option<AsyncClient>,
-    poller: Poller<Fabric>,
+    side: S,
     calling: (Control<Fabric>, Engine<Fabric>),
 }
 
@@ -112,24 +111,24 @@ fn raw() -> Raw {
     let mut raw = small();
     // More than there are credits.
     raw.connections.calls_max = 64;
+    raw.engine.idle.policy = "block".into();
+    raw.engine.idle.spin = "0us".into();
     raw
 }
 
-impl Harness {
-    fn new(queued_calls: usize, options: &SessionOptions) -> Harness {
+impl<S: Side> Harness<S> {
+    fn new(queued_calls: usize, options: &SessionOptions) -> Harness<S> {
         let fabric = Fabric::new();
         let (engine, control) =
             Engine::without_threads(fabric.clone(), checked(&raw())).expect("an engine");
         let client = engine.client().expect("a client");
         let session = Session::seeded(client, [at()], options, 5).expect("a session");
-        let (client, poller) = AsyncClient::new(session, &AsyncOptions { queued_calls });
         let mut harness = Harness {
             fabric,
             now: 1_000_000,
             later: Rc::default(),
             server: None,
-            client: Some(client),
-            poller,
+            side: S::new(session, queued_calls),
             calling: (control, engine),
         };
         harness.begin();
@@ -138,7 +137,7 @@ impl Harness {
 
     /// Without a server, and with so many places for calls that are queued, and for calls that wait
     /// in the session.
-    fn without_server(queued_calls: usize, waiting_calls: usize) -> Harness {
+    fn without_server(queued_calls: usize, waiting_calls: usize) -> Harness<S> {
         let options = SessionOptions { waiting_calls, ..SessionOptions::default() };
         let mut harness = Harness::new(queued_calls, &options);
         harness.kill();
@@ -161,8 +160,7 @@ impl Harness {
     }
 
     fn call(&self, request: impl Into<Request>) -> Pending {
-        let client = self.client.as_ref().expect("it is not closed");
-        Box::pin(client.call(request.into()))
+        self.side.call(request.into())
     }
 
     fn step(&mut self) {
@@ -172,11 +170,7 @@ impl Harness {
             shard.poll_once(self.now);
         }
         self.calling.0.step(Duration::ZERO);
-        if !self.poller.turn(self.now) {
-            let Poller { calls, session, .. } = &mut self.poller;
-            assert!(!calls.submit(session), "a thread that may sleep has passed on what it can");
-        }
-        self.poller.is_over();
+        self.side.turn(self.now);
     }
 
     /// Answers the calls that were to be answered later.
@@ -189,7 +183,7 @@ impl Harness {
         }
     }
 
-    fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Harness) -> bool) {
+    fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Harness<S>) -> bool) {
         for _ in 0..1_000_000 {
             if is_so(self) {
                 return;
@@ -210,7 +204,24 @@ impl Harness {
     }
 
     fn buffer(&mut self) -> Loan {
-        self.poller.session.turn(self.now).buffer().expect("a buffer")
+        self.free_buffer().expect("a buffer")
+    }
+
+    fn free_buffer(&mut self) -> Option<Loan> {
+        let now = self.now;
+        self.session(|session| session.turn(now).buffer())
+    }
+
+    fn session<T>(&mut self, with: impl FnOnce(&mut Session<Fabric>) -> T) -> T {
+        self.side.session(with)
+    }
+
+    fn stats(&mut self) -> Snapshot {
+        self.session(|session| session.handle().stats())
+    }
+
+    fn connections(&mut self) -> usize {
+        self.session(|session| session.connections())
     }
 
     /// Checks that all resources of the shard are returned when no future waits any more.
@@ -219,16 +230,16 @@ impl Harness {
         (0..4).for_each(|_| self.step());
         self.until("every call is over", |harness| {
             harness.answer_later();
-            let audit = harness.poller.session.audit();
+            let audit = harness.session(Session::audit);
             let is_free = audit.send.held == 0 && audit.messages.held == 0 && audit.exposures == 0;
-            is_free && harness.poller.session.open_calls() == 0
+            is_free && harness.session(|session| session.open_calls()) == 0
         });
-        assert_eq!(self.poller.calls.open(), 0);
-        let buffers = std::iter::from_fn(|| self.poller.session.turn(self.now).buffer());
+        assert_eq!(self.side.open(), 0);
+        let buffers = std::iter::from_fn(|| self.free_buffer());
         assert_eq!(buffers.collect::<Vec<_>>().len(), 8, "all buffers of the program");
-        let audit = self.poller.session.audit();
+        let audit = self.session(Session::audit);
         assert_eq!(audit.slices_lost, 0, "{audit:?}");
-        assert_eq!(self.poller.session.handle().stats().buffers_leaked, 0);
+        assert_eq!(self.stats().buffers_leaked, 0);
     }
 }
 

@@ -68,12 +68,11 @@ impl Kept {
     }
 }
 
-fn begin(harness: &mut Harness, step: Step, number: u32) -> Option<Kept> {
+fn begin<S: Side>(harness: &mut Harness<S>, step: Step, number: u32) -> Option<Kept> {
     let Step::Call { ask, again, places, sinks, keeps } = step else { return None };
     let mut call = ask.write(number);
     let (mut sum, mut exposes) = (0, false);
-    let now = harness.now;
-    if places && let Some(mut data) = harness.poller.session.turn(now).buffer() {
+    if places && let Some(mut data) = harness.free_buffer() {
         data.truncate(5000);
         data.fill(2);
         sum = 10_000;
@@ -81,7 +80,7 @@ fn begin(harness: &mut Harness, step: Step, number: u32) -> Option<Kept> {
     }
     if let Ask::Bytes(len) = ask {
         let want = Want { len_min: 0, len_max: len };
-        match harness.poller.session.turn(now).buffer().filter(|_| sinks) {
+        match harness.free_buffer().filter(|_| sinks) {
             Some(sink) => {
                 exposes = true;
                 call.want_into(want, Sink::from(sink));
@@ -99,40 +98,52 @@ fn begin(harness: &mut Harness, step: Step, number: u32) -> Option<Kept> {
     Some(Kept { call: harness.call(request), ask, number, sum, exposes })
 }
 
+/// The futures of a client.
+fn run<S: Side>(steps: Vec<Step>) {
+    let options = SessionOptions { waiting_calls: 4, ..SessionOptions::default() };
+    let mut harness = Harness::<S>::new(2, &options);
+    let (mut kept, mut was_lost) = (Vec::new(), false);
+    for (number, step) in steps.into_iter().enumerate() {
+        match step {
+            Step::Call { .. } => kept.extend(begin(&mut harness, step, number as u32)),
+            Step::Poll(at) if !kept.is_empty() => {
+                let at = at % kept.len();
+                if kept[at].is_over(was_lost) {
+                    kept.swap_remove(at);
+                }
+            }
+            Step::Drop(at) if !kept.is_empty() => {
+                was_lost |= kept.swap_remove(at % kept.len()).exposes;
+            }
+            Step::Poll(_) | Step::Drop(_) => {}
+            Step::Turn(turns) => (0..turns).for_each(|_| harness.step()),
+            Step::Answer => harness.answer_later(),
+            Step::Restart => {
+                was_lost = true;
+                harness.kill();
+                harness.begin();
+            }
+        }
+    }
+    harness.until("all are over", |harness| {
+        harness.answer_later();
+        kept.retain_mut(|call| !call.is_over(was_lost));
+        kept.is_empty()
+    });
+    harness.check_nothing_is_lost();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
     #[test]
     fn futures_are_dropped_at_any_point(steps in prop::collection::vec(step(), 1..60)) {
-        let options = SessionOptions { waiting_calls: 4, ..SessionOptions::default() };
-        let mut harness = Harness::new(2, &options);
-        let (mut kept, mut was_lost) = (Vec::new(), false);
-        for (number, step) in steps.into_iter().enumerate() {
-            match step {
-                Step::Call { .. } => kept.extend(begin(&mut harness, step, number as u32)),
-                Step::Poll(at) if !kept.is_empty() => {
-                    let at = at % kept.len();
-                    if kept[at].is_over(was_lost) {
-                        kept.swap_remove(at);
-                    }
-                }
-                Step::Drop(at) if !kept.is_empty() => {
-                    was_lost |= kept.swap_remove(at % kept.len()).exposes;
-                }
-                Step::Poll(_) | Step::Drop(_) => {}
-                Step::Turn(turns) => (0..turns).for_each(|_| harness.step()),
-                Step::Answer => harness.answer_later(),
-                Step::Restart => {
-                    was_lost = true;
-                    harness.kill();
-                    harness.begin();
-                }
-            }
-        }
-        harness.until("all are over", |harness| {
-            harness.answer_later();
-            kept.retain_mut(|call| !call.is_over(was_lost));
-            kept.is_empty()
-        });
-        harness.check_nothing_is_lost();
+        run::<OwnThread>(steps);
+    }
+
+    #[test]
+    fn futures_of_one_thread_are_dropped_at_any_point(
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        run::<LocalClient<Fabric>>(steps);
     }
 }

@@ -5,6 +5,13 @@ use crate::{Execution, SessionOptions, Sink, Want};
 use super::*;
 use crate::future::Piece;
 
+both!(
+    results_are_copied,
+    results_stay_where_they_are_until_they_are_dropped_anywhere,
+    results_arrive_in_buffers_of_the_program_which_come_back,
+    tasks_get_buffers_in_order_as_soon_as_they_return,
+);
+
 const LEN: u32 = 10_000;
 
 fn wanting(number: u32, sink: Option<Sink>) -> OwnedCall {
@@ -24,14 +31,13 @@ fn bytes(reply: &crate::future::Response) -> Vec<u8> {
 }
 
 /// Segments that the program has.
-fn lent(harness: &mut Harness) -> usize {
-    let spares = harness.poller.session.audit().spares;
+fn lent<S: Side>(harness: &mut Harness<S>) -> usize {
+    let spares = harness.session(Session::audit).spares;
     spares.total - spares.free - spares.leaving - spares.returning - spares.lost
 }
 
-#[test]
-fn results_are_copied() {
-    let mut harness = Harness::new(4, &SessionOptions::default());
+fn results_are_copied<S: Side>() {
+    let mut harness = Harness::<S>::new(4, &SessionOptions::default());
     let mut call = harness.call(wanting(5, None));
     let reply = harness.end(&mut call).expect("it is answered");
     assert_eq!(bytes(&reply), [FILL; LEN as usize]);
@@ -40,9 +46,8 @@ fn results_are_copied() {
     harness.check_nothing_is_lost();
 }
 
-#[test]
-fn results_stay_where_they_are_until_they_are_dropped_anywhere() {
-    let mut harness = Harness::new(4, &SessionOptions::default());
+fn results_stay_where_they_are_until_they_are_dropped_anywhere<S: Side>() {
+    let mut harness = Harness::<S>::new(4, &SessionOptions::default());
     let mut call = harness.call(Request::from(wanting(5, None)).keep_loans());
     let reply = harness.end(&mut call).expect("it is answered");
     assert_eq!(bytes(&reply), [FILL; LEN as usize]);
@@ -53,15 +58,14 @@ fn results_stay_where_they_are_until_they_are_dropped_anywhere() {
     // Without a future the memory returns as well.
     let mut call = harness.call(Request::from(wanting(6, None)).keep_loans());
     assert!(ended(&mut call).is_none());
-    harness.until("it is answered", |harness| harness.poller.calls.open() == 1);
-    harness.until("it is answered", |harness| harness.poller.calls.open() == 0);
+    harness.until("it is answered", |harness| harness.side.open() == 1);
+    harness.until("it is answered", |harness| harness.side.open() == 0);
     drop(call);
     harness.check_nothing_is_lost();
 }
 
-#[test]
-fn results_arrive_in_buffers_of_the_program_which_come_back() {
-    let mut harness = Harness::new(4, &SessionOptions::default());
+fn results_arrive_in_buffers_of_the_program_which_come_back<S: Side>() {
+    let mut harness = Harness::<S>::new(4, &SessionOptions::default());
     for keeps_loans in [false, true] {
         let sink = Sink::from(harness.buffer());
         let mut request = Request::from(wanting(8, Some(sink)));
@@ -90,7 +94,7 @@ fn results_arrive_in_buffers_of_the_program_which_come_back() {
     harness.check_nothing_is_lost();
 }
 
-type Buffer = Pin<Box<dyn Future<Output = Result<Loan, AsyncError>>>>;
+type Buffer = Boxed<Result<Loan, AsyncError>>;
 
 /// The buffer that a task waits for, if it has it.
 fn given(task: &mut Buffer) -> Option<Result<Loan, AsyncError>> {
@@ -105,18 +109,21 @@ fn is_closed(outcome: &Option<Result<Loan, AsyncError>>) -> bool {
     matches!(outcome, Some(Err(AsyncError::Session(SessionError::Closed(_)))))
 }
 
-#[test]
-fn tasks_get_buffers_in_order_as_soon_as_they_return() {
-    let mut harness = Harness::new(4, &SessionOptions::default());
-    let client = harness.client.clone().expect("it is not closed");
-    let mut tasks: Vec<Buffer> = (0..11).map(|_| Box::pin(client.buffer()) as Buffer).collect();
-    assert!(tasks.iter_mut().all(|task| given(task).is_none()), "the thread has not looked");
-    harness.step();
-    let mut buffers: Vec<Loan> = tasks
-        .drain(..8)
-        .map(|mut task| given(&mut task).expect("the pool has eight").expect("it is open"))
-        .collect();
-    assert!(harness.poller.calls.is_short_of_buffers());
+fn tasks_get_buffers_in_order_as_soon_as_they_return<S: Side>() {
+    let mut harness = Harness::<S>::new(4, &SessionOptions::default());
+    let mut tasks: Vec<Buffer> = (0..11).map(|_| harness.side.buffer()).collect();
+    let mut buffers: Vec<Loan> = Vec::new();
+    // Some have their buffers at once, or all ask for them.
+    for _ in 0..2 {
+        tasks.retain_mut(|task| {
+            let buffer = given(task).map(|buffer| buffer.expect("it is open"));
+            let waits = buffer.is_none();
+            buffers.extend(buffer);
+            waits
+        });
+        harness.step();
+    }
+    assert_eq!((buffers.len(), tasks.len()), (8, 3), "the pool has eight");
     assert!(tasks.iter_mut().all(|task| given(task).is_none()));
     // One that waits no longer is passed over.
     drop(tasks.remove(0));
@@ -128,16 +135,14 @@ fn tasks_get_buffers_in_order_as_soon_as_they_return() {
     // That of a task that does not take it returns, and goes to the next.
     harness.step();
     drop(given(&mut tasks[1]).expect("it is the next").expect("it is open"));
-    let mut late: Buffer = Box::pin(client.buffer());
+    let mut late = harness.side.buffer();
     buffers.push(harness.buffer());
     assert!(given(&mut late).is_none());
     harness.step();
     assert!(given(&mut late).is_none());
     // The end of the client ends the wait.
-    let mut later: Buffer = Box::pin(client.buffer());
-    harness.client = None;
-    drop(client);
-    harness.until("it is closed", |harness| harness.poller.calls.is_closed());
+    let mut later = harness.side.buffer();
+    drop(harness.side.close());
     harness.step();
     for task in [&mut late, &mut later] {
         let outcome = given(task);
@@ -148,12 +153,27 @@ fn tasks_get_buffers_in_order_as_soon_as_they_return() {
 }
 
 #[test]
+fn a_task_that_waits_for_a_buffer_lets_the_thread_look_for_one() {
+    let mut harness = Harness::<OwnThread>::new(4, &SessionOptions::default());
+    let held: Vec<_> = (0..8).map(|_| harness.buffer()).collect();
+    let mut task = harness.side.buffer();
+    assert!(given(&mut task).is_none());
+    assert!(!harness.side.poller.calls.is_short_of_buffers(), "the thread has not looked");
+    harness.step();
+    assert!(harness.side.poller.calls.is_short_of_buffers());
+    drop(task);
+    harness.step();
+    assert!(!harness.side.poller.calls.is_short_of_buffers());
+    drop(held);
+    harness.check_nothing_is_lost();
+}
+
+#[test]
 fn a_task_that_has_asked_for_a_buffer_when_the_thread_ends_gets_an_error() {
-    let mut harness = Harness::new(4, &SessionOptions::default());
-    let client = harness.client.clone().expect("it is not closed");
-    let mut task: Buffer = Box::pin(async move { client.buffer().await });
+    let mut harness = Harness::<OwnThread>::new(4, &SessionOptions::default());
+    let mut task = harness.side.buffer();
     assert!(given(&mut task).is_none(), "the thread has not looked");
-    harness.poller.calls.end(|_| Execution::Unknown);
+    harness.side.poller.calls.end(|_| Execution::Unknown);
     let outcome = given(&mut task);
     assert!(is_closed(&outcome), "{outcome:?}");
 }

@@ -4,21 +4,31 @@ use crate::provider::ConnectError;
 use crate::{CallError, CloseReason, Execution, Outage, Session, SessionEvent, SessionOptions};
 
 use super::*;
+use crate::future::poller::Poller;
+
+both!(
+    a_deadline_runs_while_the_session_is_full,
+    a_call_that_is_late_when_the_thread_takes_it_is_not_sent,
+    a_call_that_is_dropped_while_the_session_is_full_returns_its_memory,
+    calls_are_passed_on_in_order_when_there_is_room,
+    what_happens_to_the_connections_is_reported,
+    a_session_that_cannot_connect_ends_calls_at_once,
+    a_buffer_that_a_task_waits_for_ends_with_the_client,
+);
 
 /// A call of a number, with a deadline so many nanoseconds from now.
-fn until(harness: &Harness, number: u32, ns: u64) -> OwnedCall {
+fn until<S: Side>(harness: &Harness<S>, number: u32, ns: u64) -> OwnedCall {
     let mut call = Ask::Number.write(number);
     call.deadline(harness.now + ns);
     call
 }
 
-#[test]
-fn a_deadline_runs_while_the_session_is_full() {
-    let mut harness = Harness::without_server(4, 1);
+fn a_deadline_runs_while_the_session_is_full<S: Side>() {
+    let mut harness = Harness::<S>::without_server(4, 1);
     let mut first = harness.call(Ask::Number.write(0));
     assert!(ended(&mut first).is_none());
     (0..100).for_each(|_| harness.step());
-    assert_eq!(harness.poller.session.open_calls(), 1);
+    assert_eq!(harness.session(|session| session.open_calls()), 1);
     let mut call = until(&harness, 1, 1_000_000);
     call.place(harness.buffer());
     let (mut late, at) = (harness.call(call), harness.now + 1_000_000);
@@ -39,7 +49,7 @@ fn a_deadline_runs_while_the_session_is_full() {
 
 #[test]
 fn a_deadline_runs_before_the_thread_takes_the_call() {
-    let mut harness = Harness::without_server(1, 0);
+    let mut harness = Harness::<OwnThread>::without_server(1, 0);
     // The first has the only place in the queue; the others wait for one.
     let mut calls: Vec<_> = (0..3).map(|at| harness.call(until(&harness, at, 1_000))).collect();
     assert!(calls.iter_mut().all(|call| ended(call).is_none()));
@@ -53,12 +63,12 @@ fn a_deadline_runs_before_the_thread_takes_the_call() {
 }
 
 /// A full queue in front of a full session, which a call without a deadline has filled.
-fn full() -> (Harness, Pending) {
-    let mut harness = Harness::without_server(1, 0);
+fn full() -> (Harness<OwnThread>, Pending) {
+    let mut harness = Harness::<OwnThread>::without_server(1, 0);
     let mut first = harness.call(Ask::Number.write(0));
     assert!(ended(&mut first).is_none());
     (0..100).for_each(|_| harness.step());
-    assert_eq!(harness.poller.calls.queued(), 1);
+    assert_eq!(harness.side.poller.calls.queued(), 1);
     (harness, first)
 }
 
@@ -70,7 +80,7 @@ fn a_deadline_runs_while_the_queue_is_full() {
     let (mut late, at) = (harness.call(call), harness.now + 1_000_000);
     assert!(ended(&mut late).is_none());
     harness.step();
-    let sleep = harness.poller.calls.until_due(harness.now);
+    let sleep = harness.side.poller.calls.until_due(harness.now);
     assert_eq!(sleep, Duration::from_nanos(at - harness.now), "the thread wakes for it");
     let mut failed = harness.end(&mut late).expect_err("it has no place");
     assert!((at..at + 100_000).contains(&harness.now), "{} and {at}", harness.now);
@@ -91,18 +101,18 @@ fn a_dropped_future_gives_up_the_place_that_it_waits_for() {
     assert!(others.iter_mut().all(|call| ended(call).is_none()));
     harness.step();
     // One that waits for it, then the one that has it.
-    assert_eq!(harness.poller.calls.waiters(), 4);
+    assert_eq!(harness.side.poller.calls.waiters(), 4);
     drop(others.remove(0));
     harness.step();
-    assert_eq!(harness.poller.calls.waiters(), 3);
+    assert_eq!(harness.side.poller.calls.waiters(), 3);
     drop(first);
     harness.step();
-    assert_eq!(harness.poller.calls.queued(), 0);
+    assert_eq!(harness.side.poller.calls.queued(), 0);
     // It has been given to the next, which does not know it yet.
     drop(others.remove(0));
     harness.step();
     assert!(others.iter_mut().all(|call| ended(call).is_none()));
-    assert_eq!(harness.poller.calls.queued(), 1, "the next one has it");
+    assert_eq!(harness.side.poller.calls.queued(), 1, "the next one has it");
     harness.begin();
     for (call, number) in others.iter_mut().zip(3..) {
         assert_eq!(harness.end(call).expect("it is answered").reader().u32(), Ok(number));
@@ -112,7 +122,7 @@ fn a_dropped_future_gives_up_the_place_that_it_waits_for() {
 
 #[test]
 fn a_call_that_is_dropped_before_the_thread_takes_it_keeps_no_place() {
-    let mut harness = Harness::without_server(2, 0);
+    let mut harness = Harness::<OwnThread>::without_server(2, 0);
     let mut first = harness.call(Ask::Number.write(0));
     assert!(ended(&mut first).is_none());
     (0..100).for_each(|_| harness.step());
@@ -120,15 +130,15 @@ fn a_call_that_is_dropped_before_the_thread_takes_it_keeps_no_place() {
     call.place(harness.buffer());
     let mut dropped = harness.call(call);
     assert!(ended(&mut dropped).is_none());
-    assert_eq!(harness.poller.calls.queued(), 2);
+    assert_eq!(harness.side.poller.calls.queued(), 2);
     // The thread looks for what is cancelled before it takes the call.
     drop(dropped);
     harness.step();
-    assert_eq!(harness.poller.calls.queued(), 1);
+    assert_eq!(harness.side.poller.calls.queued(), 1);
     assert!(ended(&mut first).is_none(), "it waits on");
     let mut second = harness.call(Ask::Number.write(2));
     assert!(ended(&mut second).is_none());
-    assert_eq!(harness.poller.calls.queued(), 2, "it has the place");
+    assert_eq!(harness.side.poller.calls.queued(), 2, "it has the place");
     drop((first, second));
     harness.check_nothing_is_lost();
 }
@@ -140,14 +150,14 @@ fn a_call_does_not_pass_those_that_wait_for_a_place() {
     assert!(ended(&mut waits).is_none());
     harness.step();
     drop(first);
-    let Poller { calls, session, .. } = &mut harness.poller;
+    let Poller { calls, session, .. } = &mut harness.side.poller;
     assert!(calls.cancel(session), "the place is free, and not given yet");
     let mut next = harness.call(Ask::Number.write(2));
     assert!(ended(&mut next).is_none());
-    assert_eq!(harness.poller.calls.queued(), 0, "it waits behind the other");
+    assert_eq!(harness.side.poller.calls.queued(), 0, "it waits behind the other");
     harness.step();
     assert!(ended(&mut next).is_none() && ended(&mut waits).is_none());
-    assert_eq!((harness.poller.calls.queued(), harness.poller.calls.waiters()), (1, 1));
+    assert_eq!((harness.side.poller.calls.queued(), harness.side.poller.calls.waiters()), (1, 1));
     harness.begin();
     for (call, number) in [(&mut waits, 1), (&mut next, 2)] {
         assert_eq!(harness.end(call).expect("it is answered").reader().u32(), Ok(number));
@@ -155,7 +165,7 @@ fn a_call_does_not_pass_those_that_wait_for_a_place() {
     // No task waits any more: a place is taken without the thread.
     let mut last = harness.call(Ask::Number.write(3));
     assert!(ended(&mut last).is_none());
-    assert_eq!(harness.poller.calls.queued(), 1);
+    assert_eq!(harness.side.poller.calls.queued(), 1);
     harness.end(&mut last).expect("it is answered");
     harness.check_nothing_is_lost();
 }
@@ -170,8 +180,8 @@ fn a_call_that_waits_for_a_place_ends_with_the_client() {
         assert!(ended(call).is_none());
     }
     calls.push(harness.call(Ask::Number.write(3)));
-    harness.client = None;
-    harness.poller.is_over();
+    harness.side.client = None;
+    harness.side.poller.is_over();
     for call in calls.iter_mut().chain([&mut { first }]) {
         let why = why(ended(call).expect("it is over"));
         assert_eq!(why, SessionError::Closed(Execution::NotExecuted));
@@ -179,22 +189,20 @@ fn a_call_that_waits_for_a_place_ends_with_the_client() {
     harness.check_nothing_is_lost();
 }
 
-#[test]
-fn a_call_that_is_late_when_the_thread_takes_it_is_not_sent() {
-    let mut harness = Harness::new(4, &SessionOptions::default());
-    harness.until("there is a connection", |harness| harness.poller.session.connections() > 0);
+fn a_call_that_is_late_when_the_thread_takes_it_is_not_sent<S: Side>() {
+    let mut harness = Harness::<S>::new(4, &SessionOptions::default());
+    harness.until("there is a connection", |harness| harness.connections() > 0);
     let mut call = Ask::Number.write(1);
     call.deadline(harness.now);
     let mut call = harness.call(call);
     let late = CallError::DeadlineExceeded(Execution::NotExecuted);
     assert_eq!(why(harness.end(&mut call)), SessionError::Call(late));
-    assert_eq!(harness.poller.session.handle().stats().calls_sent, 0);
+    assert_eq!(harness.stats().calls_sent, 0);
     harness.check_nothing_is_lost();
 }
 
-#[test]
-fn a_call_that_is_dropped_while_the_session_is_full_returns_its_memory() {
-    let mut harness = Harness::without_server(4, 0);
+fn a_call_that_is_dropped_while_the_session_is_full_returns_its_memory<S: Side>() {
+    let mut harness = Harness::<S>::without_server(4, 0);
     let mut call = Ask::Number.write(1);
     call.place(harness.buffer());
     let mut call = harness.call(call);
@@ -204,9 +212,8 @@ fn a_call_that_is_dropped_while_the_session_is_full_returns_its_memory() {
     harness.check_nothing_is_lost();
 }
 
-#[test]
-fn calls_are_passed_on_in_order_when_there_is_room() {
-    let mut harness = Harness::without_server(8, 2);
+fn calls_are_passed_on_in_order_when_there_is_room<S: Side>() {
+    let mut harness = Harness::<S>::without_server(8, 2);
     let mut calls: Vec<_> = (0..8).map(|at| harness.call(Ask::Later.write(at))).collect();
     calls.iter_mut().for_each(|call| assert!(ended(call).is_none()));
     (0..10).for_each(|_| harness.step());
@@ -222,8 +229,8 @@ fn calls_are_passed_on_in_order_when_there_is_room() {
 }
 
 /// The next event of a client.
-fn event(harness: &mut Harness) -> SessionEvent {
-    let mut next = Box::pin(harness.client.as_ref().expect("it is open").next_event());
+fn event<S: Side>(harness: &mut Harness<S>) -> SessionEvent {
+    let mut next = harness.side.next_event();
     for _ in 0..1_000_000 {
         let polled = next.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         if let Poll::Ready(event) = polled {
@@ -234,14 +241,10 @@ fn event(harness: &mut Harness) -> SessionEvent {
     panic!("no event");
 }
 
-#[test]
-fn what_happens_to_the_connections_is_reported() {
-    let mut harness = Harness::new(4, &SessionOptions::default());
+fn what_happens_to_the_connections_is_reported<S: Side>() {
+    let mut harness = Harness::<S>::new(4, &SessionOptions::default());
     harness.kill();
-    let state = |harness: &Harness| {
-        let client = harness.client.as_ref().expect("it is open");
-        (client.connections(), client.outage())
-    };
+    let state = |harness: &Harness<S>| harness.side.state();
     assert_eq!(state(&harness), (0, None));
     let SessionEvent::NotConnected { why, .. } = event(&mut harness) else { panic!("no server") };
     assert_eq!(why.as_connect_error(), ConnectError::NoListener);
@@ -258,18 +261,17 @@ fn what_happens_to_the_connections_is_reported() {
     );
     harness.begin();
     harness.until("there is a connection", |harness| state(harness).0 == 1);
-    let client = harness.client.take().expect("it is open");
-    let next = client.next_event();
-    drop(client.close());
-    harness.until("its connections have ended", |harness| harness.poller.is_over());
-    assert_eq!(client.connections(), 0);
-    drop((client, harness));
+    let next = harness.side.next_event();
+    drop(harness.side.close());
+    harness.until("its connections have ended", |harness| harness.session(Session::is_closed));
+    harness.step();
+    assert_eq!(state(&harness).0, 0);
+    drop(harness);
     let ended = futures::executor::block_on(next);
     assert!(ended.is_some(), "one of those that were left");
 }
 
-#[test]
-fn a_session_that_cannot_connect_ends_calls_at_once() {
+fn a_session_that_cannot_connect_ends_calls_at_once<S: Side>() {
     let fabric = Fabric::new();
     let (engine, mut control) =
         Engine::without_threads(fabric, checked(&raw())).expect("an engine");
@@ -277,12 +279,12 @@ fn a_session_that_cannot_connect_ends_calls_at_once() {
     let options = SessionOptions::default();
     let client = engine.client().expect("a client");
     let session = Session::seeded(client, [wrong], &options, 5).expect("a session");
-    let (client, mut poller) = AsyncClient::new(session, &AsyncOptions::default());
+    let mut side = S::new(session, 1);
     for number in 0..2 {
-        let mut call: Pending = Box::pin(client.call(Ask::Number.write(number)));
+        let mut call = side.call(Ask::Number.write(number).into());
         let outcome = (0..1000).find_map(|turn| {
             control.step(Duration::ZERO);
-            poller.turn(1_000_000 + turn);
+            side.turn(1_000_000 + turn);
             ended(&mut call)
         });
         let why = why(outcome.expect("it ends at once"));
@@ -291,16 +293,14 @@ fn a_session_that_cannot_connect_ends_calls_at_once() {
         };
         assert!(matches!(reason, ConnectError::WrongAddress { .. }), "{reason}");
     }
-    assert!(matches!(client.outage(), Some(Outage::NotConnected(_))));
+    assert!(matches!(side.state().1, Some(Outage::NotConnected(_))));
 }
 
-#[test]
-fn a_buffer_that_a_task_waits_for_ends_with_the_client() {
-    let mut harness = Harness::new(4, &SessionOptions::default());
+fn a_buffer_that_a_task_waits_for_ends_with_the_client<S: Side>() {
+    let mut harness = Harness::<S>::new(4, &SessionOptions::default());
     let held: Vec<_> = (0..8).map(|_| harness.buffer()).collect();
-    let client = harness.client.take().expect("it is open");
-    let mut waits: Vec<_> = (0..2).map(|_| Box::pin(client.buffer())).collect();
-    let mut poll = |harness: &mut Harness, is_over: bool| {
+    let mut waits: Vec<_> = (0..2).map(|_| harness.side.buffer()).collect();
+    let mut poll = |harness: &mut Harness<S>, is_over: bool| {
         for wait in &mut waits {
             match wait.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Pending => assert!(!is_over, "it waits without end"),
@@ -317,8 +317,8 @@ fn a_buffer_that_a_task_waits_for_ends_with_the_client() {
         }
     };
     poll(&mut harness, false);
-    drop(client);
-    harness.poller.is_over();
+    drop(harness.side.close());
+    harness.step();
     poll(&mut harness, true);
     drop(held);
     harness.check_nothing_is_lost();
