@@ -22,4 +22,4 @@ pub(crate) use ends::connect;
 pub use idle::{PausedRound, Pauses};
 pub use memory::{IDLE, idle_memory};
 pub use several::together;
-pub use tasks::Tasks;
+pub use tasks::{Polled, Tasks};

@@ -1,18 +1,20 @@
 //! The RPC as futures: as many tasks as calls are under way, on one thread; a client whose own thread
-//! polls; and the server.
+//! polls, or that is polled by the thread of the tasks; and the server.
 //!
 //! ```text
 //!   tasks, on the client's core ─▶ AsyncClient, its thread on any core ─▶ server, on its core
+//!   tasks and LocalClient, on the client's core ────────────────────────▶ server, on its core
 //! ```
-//! The thread of the client sleeps when it has nothing to do, so that it takes no core from other
-//! contenders in their rounds.
+//! The thread of the first sleeps when it has nothing to do, so that it takes no core from other
+//! contenders in their rounds. The second is made for each round, before what is measured: it stays
+//! on its thread.
 
 use std::sync::Arc;
 
 use futures::executor::block_on;
 use futures::stream::{FuturesUnordered, StreamExt};
-use rpcrdma::future::{AsyncClient, AsyncOptions};
-use rpcrdma::{Engine, OwnedCall, Provider, Session, SessionOptions, Shard};
+use rpcrdma::future::{AsyncClient, AsyncOptions, CallFailed, LocalClient, Response};
+use rpcrdma::{Address, Engine, OwnedCall, Provider, Session, SessionOptions, Shard};
 use rpcrdma_config::Config;
 use rpcrdma_config::section::{IdlePolicy, IdleSection};
 
@@ -28,28 +30,38 @@ use crate::machine::{CorePair, on_core, pair};
 use crate::stats::{Contender, Meter, Quota, Round};
 use crate::values::{Op, Placement};
 
-/// A client of tasks, and a server.
+/// Tasks, and a server.
 pub struct Tasks<P: Provider> {
     cores: CorePair,
     idle: IdleSection,
-    window: usize,
     timed: bool,
-    caller: TaskCaller,
+    calls: TaskCalls,
+    /// None if it is made for each round.
+    client: Option<AsyncClient>,
+    at: Address,
     server: Shard<P, Server>,
     // Last, so that the control plane outlives the shards.
-    _engine: Arc<Engine<P>>,
+    engine: Arc<Engine<P>>,
 }
 
-/// What the tasks have.
-struct TaskCaller {
-    client: AsyncClient,
+/// By which thread the session is polled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Polled {
+    ByOwnThread,
+    ByTasks,
+}
+
+/// What the tasks call, and how many there are.
+struct TaskCalls {
+    window: usize,
     /// What a call says behind transaction id and message type, and what its reply says there.
     call: Box<[u8]>,
     reply: Box<[u8]>,
 }
 
 impl<P: Provider> Tasks<P> {
-    /// Sets both up in this process. Round trips are timed when `timed`; else they are counted.
+    /// Sets both up in this process: a client and a server. Round trips are timed when `timed`; else they
+    /// are counted.
     ///
     /// # Errors
     /// For a load or a configuration that it does not take.
@@ -59,45 +71,67 @@ impl<P: Provider> Tasks<P> {
         config: &Config,
         load: &Load,
         timed: bool,
+        polled: Polled,
     ) -> Result<Tasks<P>, BenchError> {
         check(load, config, device.far().is_some())?;
         let engine = make_engine(device.open()?, config, load)?;
-        let address = engine.listen(device.at())?;
+        let at = engine.listen(device.at())?;
         let server = make_server(&engine, cores.server, load)?;
-        let client = on_core(cores.client, || Ok(engine.client()?))?;
-        let session = Session::new(client, [address], &SessionOptions::default())?;
-        let client = AsyncClient::spawn(session, &AsyncOptions::default());
-        let client = client.map_err(|error| BenchError::device(NAME, error))?;
-        let (call, reply) = words(load);
-        let (idle, window) = (config.engine().idle, load.window as usize);
-        let caller = TaskCaller { client, call, reply };
-        Ok(Tasks { cores, idle, window, timed, caller, server, _engine: engine })
+        let client = match polled {
+            Polled::ByTasks => None,
+            Polled::ByOwnThread => {
+                let session = on_core(cores.client, || session(&engine, at))?;
+                let client = AsyncClient::spawn(session, &AsyncOptions::default());
+                Some(client.map_err(|error| BenchError::device(NAME, error))?)
+            }
+        };
+        let calls = TaskCalls::new(load);
+        let idle = config.engine().idle;
+        Ok(Tasks { cores, idle, timed, calls, client, at, server, engine })
     }
 
     pub fn note(&self) -> String {
         let IdleSection { policy, spin, .. } = self.idle;
+        let polls = match self.client {
+            Some(_) => "a thread that polls on any core",
+            None => "whose thread polls",
+        };
         format!(
-            "{NAME}: {} task(s) on core {}, a thread that polls on any core, idle policy {policy:?} \
-             after {spin:?}",
-            self.window, self.cores.client
+            "{}: {} task(s) on core {}, {polls}, idle policy {policy:?} after {spin:?}",
+            self.name(),
+            self.calls.window,
+            self.cores.client
         )
     }
 }
 
+/// A session of a new client.
+fn session<P: Provider>(engine: &Engine<P>, at: Address) -> Result<Session<P>, BenchError> {
+    Ok(Session::new(engine.client()?, [at], &SessionOptions::default())?)
+}
+
 impl<P: Provider> Contender for Tasks<P> {
     fn name(&self) -> &'static str {
-        NAME
+        match self.client {
+            Some(_) => NAME,
+            None => LOCAL_NAME,
+        }
     }
 
     fn round(&mut self, quota: Quota) -> Result<Round, BenchError> {
-        let Tasks { cores, idle, window, timed, caller, server, .. } = self;
+        let Tasks { cores, idle, timed, calls, client, at, server, engine } = self;
+        let (calls, timed, at) = (&*calls, *timed, *at);
         let outcome = pair::run(
             *cores,
-            |_| {
-                let meter = Meter::new(quota);
-                match *timed {
-                    true => block_on(caller.one_by_one(meter)),
-                    false => block_on(caller.window(meter, *window)),
+            |_| match client {
+                Some(client) => block_on(calls.round(client, quota, timed)),
+                None => {
+                    let client = LocalClient::new(session(engine, at)?);
+                    client.block_on(async {
+                        let round = calls.round(&client, quota, timed).await;
+                        client.close().await;
+                        round
+                    })
                 }
             },
             |stop| serve(server, Idling::new(*idle), stop),
@@ -106,11 +140,52 @@ impl<P: Provider> Contender for Tasks<P> {
     }
 }
 
-impl TaskCaller {
-    async fn one_by_one(&self, mut meter: Meter) -> Result<Round, BenchError> {
+/// What makes calls of tasks.
+trait Calling {
+    fn call(&self, call: OwnedCall) -> impl Future<Output = Result<Response, CallFailed>>;
+}
+
+impl Calling for AsyncClient {
+    fn call(&self, call: OwnedCall) -> impl Future<Output = Result<Response, CallFailed>> {
+        AsyncClient::call(self, call)
+    }
+}
+
+impl<P: Provider> Calling for LocalClient<P> {
+    fn call(&self, call: OwnedCall) -> impl Future<Output = Result<Response, CallFailed>> {
+        LocalClient::call(self, call)
+    }
+}
+
+impl TaskCalls {
+    fn new(load: &Load) -> TaskCalls {
+        let (call, reply) = words(load);
+        TaskCalls { window: load.window as usize, call, reply }
+    }
+
+    /// A round, once there is a connection.
+    async fn round(
+        &self,
+        client: &impl Calling,
+        quota: Quota,
+        timed: bool,
+    ) -> Result<Round, BenchError> {
+        self.call(client).await?;
+        let meter = Meter::new(quota);
+        match timed {
+            true => self.one_by_one(client, meter).await,
+            false => self.all(client, meter).await,
+        }
+    }
+
+    async fn one_by_one(
+        &self,
+        client: &impl Calling,
+        mut meter: Meter,
+    ) -> Result<Round, BenchError> {
         loop {
             let from = meter.now();
-            self.call().await?;
+            self.call(client).await?;
             let to = meter.now();
             if !meter.timed(from, to) {
                 return Ok(meter.finish());
@@ -118,24 +193,24 @@ impl TaskCaller {
         }
     }
 
-    async fn window(&self, mut meter: Meter, window: usize) -> Result<Round, BenchError> {
-        let mut calls: FuturesUnordered<_> = (0..window).map(|_| self.call()).collect();
+    async fn all(&self, client: &impl Calling, mut meter: Meter) -> Result<Round, BenchError> {
+        let mut calls: FuturesUnordered<_> = (0..self.window).map(|_| self.call(client)).collect();
         let mut enough = false;
         while let Some(done) = calls.next().await {
             done?;
             enough |= !meter.counted(1);
             if !enough {
-                calls.push(self.call());
+                calls.push(self.call(client));
             }
         }
         Ok(meter.finish())
     }
 
-    async fn call(&self) -> Result<(), BenchError> {
+    async fn call(&self, client: &impl Calling) -> Result<(), BenchError> {
         let mut call = OwnedCall::new();
         call.put_fixed(&self.call);
         call.reply_payload_max((PREFIX_LEN + self.reply.len()) as u32);
-        let reply = self.client.call(call).await.map_err(|why| BenchError::device(NAME, why))?;
+        let reply = client.call(call).await.map_err(|why| BenchError::device(NAME, why))?;
         match reply.payload().get(PREFIX_LEN..) == Some(&self.reply) {
             true => Ok(()),
             false => Err(BenchError::device(NAME, "a reply is not what was sent")),
@@ -172,25 +247,27 @@ fn words(load: &Load) -> (Box<[u8]>, Box<[u8]>) {
     (with(&call_header(load.shape.op)), with(&REPLY_HEADER))
 }
 
-/// The name in results.
+/// The names in results.
 const NAME: &str = "futures";
+const LOCAL_NAME: &str = "local_futures";
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::device::Fabrics;
-    use crate::modes::contest::Contest;
+    use crate::modes::contest::{Contest, Plan};
     use crate::stats::End;
 
     /// A round with these options; `None` on a machine with one core.
-    fn round(options: &str) -> Option<Result<Round, BenchError>> {
+    fn round(options: &str, polled: Polled) -> Option<Result<Round, BenchError>> {
         let contest = Contest::parse(options).expect("the options parse");
         let plan = match contest.plan() {
             Err(BenchError::OneCore { .. }) => return None,
             plan => plan.expect("the options fit together"),
         };
         let device = Fabrics::new(&plan.config);
-        let tasks = Tasks::new(&device, plan.cores, &plan.config, &plan.load, plan.is_timed());
+        let Plan { cores, config, load, .. } = &plan;
+        let tasks = Tasks::new(&device, *cores, config, load, plan.is_timed(), polled);
         let quota = Quota { warm_up: 3, end: End::Count(100) };
         Some(tasks.and_then(|mut tasks| tasks.round(quota).and_then(|_| tasks.round(quota))))
     }
@@ -198,17 +275,22 @@ mod tests {
     #[test]
     fn calls_are_timed_one_by_one_or_counted() {
         for options in ["lat", "lat -s 5", "lat --op null", "rate -w 7", "rate -w 100"] {
-            let Some(round) = round(&format!("{options} --idle block --futures")) else { return };
-            let round = round.unwrap_or_else(|error| panic!("{options}: {error}"));
-            assert!(round.completed >= 100, "{options}: {round:?}");
-            assert_eq!(round.latency.count() > 0, options.starts_with("lat"), "{options}");
+            for polled in [Polled::ByOwnThread, Polled::ByTasks] {
+                let all = format!("{options} --idle block --futures");
+                let Some(round) = round(&all, polled) else { return };
+                let round = round.unwrap_or_else(|error| panic!("{options}: {error}"));
+                assert!(round.completed >= 100, "{options}: {round:?}");
+                assert_eq!(round.latency.count() > 0, options.starts_with("lat"), "{options}");
+            }
         }
     }
 
     #[test]
     fn what_would_not_be_comparable_is_refused() {
         for options in ["lat --op read --idle block", "lat -p send --idle block", "lat"] {
-            let Some(refused) = round(&format!("{options} --futures")) else { return };
+            let Some(refused) = round(&format!("{options} --futures"), Polled::ByTasks) else {
+                return;
+            };
             assert!(matches!(refused, Err(BenchError::Usage(_))), "{options}");
         }
         let raw = Contest::parse("raw --futures").expect("it parses").plan();

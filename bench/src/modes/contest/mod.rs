@@ -20,7 +20,7 @@ use crate::args::DeviceArgs;
 use crate::call::Load;
 use crate::contenders::floor::{Floor, ReadOrder};
 use crate::contenders::raw::{Posting, Raw};
-use crate::contenders::rpc::{Rpc, Tasks};
+use crate::contenders::rpc::{Polled, Rpc, Tasks};
 use crate::contenders::stat::Stat;
 use crate::device::{Device, Place, on_device};
 use crate::error::BenchError;
@@ -116,7 +116,8 @@ fn contenders<D: Device>(device: &D, plan: &Plan) -> Result<Contenders, BenchErr
     }
     contenders.add_rpc("rpc", plan, &plan.load, device)?;
     if plan.futures {
-        contenders.add_tasks(plan, device)?;
+        contenders.add_tasks(plan, device, Polled::ByOwnThread)?;
+        contenders.add_tasks(plan, device, Polled::ByTasks)?;
     }
     Ok(contenders)
 }
@@ -141,9 +142,14 @@ impl Contenders {
         Ok(())
     }
 
-    fn add_tasks<D: Device>(&mut self, plan: &Plan, device: &D) -> Result<(), BenchError> {
+    fn add_tasks<D: Device>(
+        &mut self,
+        plan: &Plan,
+        device: &D,
+        polled: Polled,
+    ) -> Result<(), BenchError> {
         let Plan { cores, config, load, .. } = plan;
-        let tasks = Tasks::new(device, *cores, config, load, plan.is_timed())?;
+        let tasks = Tasks::new(device, *cores, config, load, plan.is_timed(), polled)?;
         self.notes.push(tasks.note());
         self.all.push(Box::new(tasks));
         Ok(())
