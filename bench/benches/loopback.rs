@@ -7,7 +7,7 @@ use rpcrdma::fabric::{Fabric, FabricQueues};
 use rpcrdma_bench::call::Traffic;
 use rpcrdma_bench::contenders::raw::RawEnds;
 use rpcrdma_bench::contenders::rpc::Rpc;
-use rpcrdma_bench::device::Fabrics;
+use rpcrdma_bench::device::Devices;
 use rpcrdma_bench::modes::contest::Contest;
 
 fn connect(request_len: usize, reply_len: usize, window: u32) -> RawEnds<FabricQueues> {
@@ -61,8 +61,9 @@ fn rpc(c: &mut Criterion) {
         // No plan on a machine with one core: its options name two.
         let Ok(plan) = contest.plan() else { continue };
         let (config, load) = (&plan.config, &plan.load);
-        let mut rpc = Rpc::on(&Fabrics::new(config), "rpc", plan.cores, config, load, false)
-            .expect("the engine has room");
+        let device = Devices::fabrics(config).expect("a fabric");
+        let mut rpc =
+            Rpc::on(&device, "rpc", plan.cores, config, load, false).expect("the engine has room");
         let window = u64::from(load.window);
         group.throughput(Throughput::Elements(window));
         group.bench_function(options, |b| {

@@ -1,21 +1,8 @@
-//! Values of options: operations, placements, idle policies, providers.
+//! Values of options: operations, placements, idle policies.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, IntoStaticStr)]
-#[strum(serialize_all = "lowercase", const_into_str)]
-pub enum Over {
-    /// Software fabric inside this process
-    Fabric,
-    /// Shared memory of this host, with the server in a second process
-    Shm,
-    /// iWARP over TCP, with the server in a second process or on another host
-    Tcp,
-    /// RDMA device
-    Verbs,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rpcrdma::ProviderKind;
 use rpcrdma_bench::check::conclusion::Reach;
 use rpcrdma_bench::check::finding::{Finding, Severity};
 use rpcrdma_bench::check::host::{Ask, Host, Seen};
@@ -106,7 +107,7 @@ fn plain() -> Wanted {
 }
 
 fn verbs() -> Wanted {
-    Wanted { verbs: true, ..plain() }
+    Wanted { providers: vec![ProviderKind::Verbs], ..plain() }
 }
 
 fn of<'a>(checkup: &'a Checkup, name: &str) -> &'a Finding {
@@ -243,8 +244,10 @@ fn in_a_container_what_was_not_given_to_it_is_named_with_the_flag_that_gives_it(
 
 #[test]
 fn shared_memory_needs_descriptors_and_a_barrier_if_it_is_asked_for() {
-    let shm =
-        || Wanted { shm: true, ..Wanted::new(Source::Profile("storage".into())).expect("one") };
+    let shm = || {
+        let storage = Wanted::new(Source::Profile("storage".into())).expect("one");
+        Wanted { providers: vec![ProviderKind::Shm], ..storage }
+    };
     let root = unpack("laptop");
     let limits = root.join("proc/self/limits");
     let checkup = |soft: u64, hard: u64| {
@@ -275,7 +278,7 @@ fn shared_memory_needs_descriptors_and_a_barrier_if_it_is_asked_for() {
 #[test]
 fn connections_over_tcp_need_descriptors_if_they_are_asked_for() {
     let mut tcp = Wanted::new(Source::Profile("storage".into())).expect("one");
-    tcp.tcp = true;
+    tcp.providers.push(ProviderKind::Tcp);
     let root = unpack("laptop");
     let limits = root.join("proc/self/limits");
     fs::write(&limits, "Max open files            20   20   files\n").expect("it is writable");

@@ -8,12 +8,12 @@ use clap::Args;
 use rpcrdma::{Address, Config, ProviderKind, provider_for};
 use rpcrdma_config::Raw;
 
-use super::parse::{address, delay, length, seconds};
+use super::parse::{address, delay, length, provider, seconds};
 use crate::call::{Load, Shape};
 use crate::error::BenchError;
 use crate::machine::CorePair;
 use crate::stats::{End, Quota};
-use crate::values::{Idle, Op, Over, Placement, Switch, Touch};
+use crate::values::{Idle, Op, Placement, Switch, Touch};
 
 /// What one call does.
 #[derive(Debug, Clone, Args)]
@@ -92,13 +92,13 @@ pub struct CoreArgs {
 }
 
 /// What carries the messages.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "The device")]
 pub struct DeviceArgs {
-    /// Provider: the software fabric, shared memory of this host, iWARP over TCP, or an RDMA device
-    /// through libibverbs [default: that of the address of --connect, else fabric]
-    #[arg(long, value_enum)]
-    pub provider: Option<Over>,
+    /// Provider; but for fabric and verbs, the server is in a second process
+    /// [default: that of the address of --connect, else fabric]
+    #[arg(long, value_parser = provider())]
+    pub provider: Option<ProviderKind>,
     /// Device name as in ibv_devices [default: the one with the address, or the first]
     #[arg(short, long, value_name = "NAME")]
     pub device: Option<String>,
@@ -114,47 +114,38 @@ pub struct DeviceArgs {
 
 impl DeviceArgs {
     /// The provider: the one that is asked for, or that an address of a server implies.
-    pub fn over(&self) -> Over {
-        self.provider.unwrap_or_else(|| Over::leading_to(self.connect))
+    pub fn over(&self) -> ProviderKind {
+        self.provider.unwrap_or_else(|| provider_for(&Config::default(), self.connect))
     }
 
     /// Has a configuration name the device of these options: one that is given here takes the place
     /// of the one that the configuration names.
     pub fn name_in(&self, raw: &mut Raw) {
-        raw.engine.provider = self.over().into_str().into();
-        if self.over() == Over::Verbs && (self.device.is_some() || self.address.is_some()) {
+        raw.engine.provider = self.over().as_str().into();
+        if self.over() == ProviderKind::Verbs && (self.device.is_some() || self.address.is_some()) {
             raw.verbs.device = self.device.as_deref().unwrap_or("auto").into();
             raw.verbs.address = self.address.map_or("auto".into(), |it| it.to_string().into());
         }
     }
 
     pub fn check(&self) -> Result<(), BenchError> {
-        let is_address_of_none = self.address.is_some() && self.over() != Over::Tcp;
-        if self.over() != Over::Verbs && (self.device.is_some() || is_address_of_none) {
+        let over = self.over();
+        let has_address = !matches!(over, ProviderKind::Fabric | ProviderKind::Shm);
+        if self.device.is_some() && over != ProviderKind::Verbs
+            || self.address.is_some() && !has_address
+        {
             let text = "--device is for --provider verbs, and --address for verbs and tcp";
             return Err(BenchError::Usage(text.into()));
         }
-        if self.over() != Over::Shm && matches!(self.connect, Some(Address::Shm(_))) {
+        if over != ProviderKind::Shm && matches!(self.connect, Some(Address::Shm(_))) {
             return Err(BenchError::Usage(NOT_SHM.into()));
         }
-        if self.over() == Over::Fabric && self.connect.is_some() {
+        if over == ProviderKind::Fabric && self.connect.is_some() {
             let text = "the software fabric lives inside one process, and no other host can be \
                 reached over it: --connect is for --provider verbs, tcp or shm";
             return Err(BenchError::Usage(text.into()));
         }
         Ok(())
-    }
-}
-
-impl Over {
-    /// The provider that leads to an address; the fabric without one.
-    pub fn leading_to(at: Option<Address>) -> Over {
-        match provider_for(&Config::default(), at) {
-            ProviderKind::Auto | ProviderKind::Fabric => Over::Fabric,
-            ProviderKind::Shm => Over::Shm,
-            ProviderKind::Tcp => Over::Tcp,
-            ProviderKind::Verbs => Over::Verbs,
-        }
     }
 }
 

@@ -1,10 +1,11 @@
-//! Parsers of option values: lengths, times, counts, addresses.
+//! Parsers of option values: lengths, times, counts, addresses, providers.
 
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use rpcrdma::Address;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use rpcrdma::{Address, ProviderKind};
 use rpcrdma_config::units::{Length, parse_duration, parse_length};
 
 /// Bytes without a bound.
@@ -74,6 +75,13 @@ pub fn address(text: &str) -> Result<Address, String> {
     };
     let mut found = found.map_err(|error| format!("{text}: {error}"))?;
     found.next().map(Address::Ip).ok_or_else(|| format!("{text}: unknown host"))
+}
+
+/// The providers by their names.
+pub fn provider() -> impl TypedValueParser<Value = ProviderKind> {
+    let value = |kind: ProviderKind| PossibleValue::new(kind.as_str()).help(kind.about());
+    let words = PossibleValuesParser::new(ProviderKind::OPENED.map(value));
+    words.map(|word| word.parse().expect("it is one of these"))
 }
 
 /// The default TCP port of a server.

@@ -12,7 +12,6 @@ use crate::args::{CoreArgs, DeviceArgs};
 use crate::error::BenchError;
 use crate::machine::{CorePair, Jitter};
 use crate::output::{Better, Environment, Figure, OutputArgs, Report, Session, Unit};
-use crate::values::Over;
 
 /// What `check` looks at, and how it ends.
 #[derive(Debug, Clone, clap::Args)]
@@ -62,10 +61,8 @@ pub fn wanted(args: &Args) -> Result<Wanted, BenchError> {
     };
     let mut wanted = Wanted::new(source)?;
     let DeviceArgs { device, address, .. } = &args.device;
-    wanted.verbs |= args.device.over() == Over::Verbs;
-    wanted.shm |= args.device.over() == Over::Shm;
-    wanted.tcp |= args.device.over() == Over::Tcp;
-    if wanted.verbs && (device.is_some() || address.is_some()) {
+    wanted.providers.push(args.device.over());
+    if wanted.asks_for_device() && (device.is_some() || address.is_some()) {
         (wanted.device, wanted.address) = (device.clone(), *address);
     }
     wanted.cores = args.cores.cores;
@@ -86,7 +83,7 @@ pub fn report(checkup: &Checkup, wanted: &Wanted, is_strict: bool) -> Report {
     let settings = json!({
         "configuration": wanted.title(),
         "memory_bytes": wanted.memory_len(),
-        "verbs": wanted.verbs,
+        "verbs": wanted.asks_for_device(),
         "device": wanted.device,
         "address": wanted.address,
     });

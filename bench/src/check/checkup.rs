@@ -1,5 +1,6 @@
 //! The findings of a host, by subject.
 
+use rpcrdma::ProviderKind;
 use serde::Serialize;
 
 use super::conclusion::Conclusion;
@@ -39,10 +40,10 @@ impl Checkup {
             section("Memory", memory::findings(host, wanted)),
             section("RDMA", device::findings(host, wanted, &devices)),
         ];
-        if wanted.shm {
+        if wanted.asks_for(ProviderKind::Shm) {
             sections.push(section("Shared memory", shm::findings(host, wanted)));
         }
-        if wanted.tcp {
+        if wanted.asks_for(ProviderKind::Tcp) {
             sections.push(section("TCP", tcp::findings(host, wanted)));
         }
         for device in devices.iter().filter(|device| device.fits(wanted)).take(DEVICES_MAX) {

@@ -87,7 +87,7 @@ impl Port {
 
 pub fn findings(host: &Host<'_>, wanted: &Wanted, devices: &[FoundDevice]) -> Vec<Finding> {
     // A missing device is only a hint if none is asked for.
-    let bad = match (wanted.verbs, devices.is_empty()) {
+    let bad = match (wanted.asks_for_device(), devices.is_empty()) {
         (true, _) => Severity::Error,
         (false, false) => Severity::Warning,
         (false, true) => Severity::Hint,
@@ -127,7 +127,7 @@ fn there(host: &Host<'_>, wanted: &Wanted, devices: &[FoundDevice]) -> Finding {
         let seen = format!("{asked}; there are: {}", names.join(", "));
         return DEVICE.error(seen, Fix::new("rdma link").note("shows names and interfaces"));
     }
-    let severity = if wanted.verbs { Severity::Error } else { Severity::Hint };
+    let severity = if wanted.asks_for_device() { Severity::Error } else { Severity::Hint };
     if let Some((card, module)) = idle_card(host) {
         let seen = format!("a card at {card} could do RDMA, and no driver offers it");
         let severity = severity.max(Severity::Warning);

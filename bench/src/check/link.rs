@@ -8,7 +8,7 @@ use super::host::Host;
 use super::wanted::Wanted;
 
 pub fn findings(host: &Host<'_>, wanted: &Wanted, device: &FoundDevice) -> Vec<Finding> {
-    let bad = if wanted.verbs { Severity::Error } else { Severity::Warning };
+    let bad = if wanted.asks_for_device() { Severity::Error } else { Severity::Warning };
     let mut found = vec![link(host, bad, device)];
     if let Some(port) = device.active() {
         found.push(address(host, bad, device, port));

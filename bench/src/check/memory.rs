@@ -104,9 +104,9 @@ fn lock(host: &Host<'_>, wanted: &Wanted) -> Finding {
     }
     let seen = format!("{} may be locked, {} wanted and the device's queues", mib(soft), mib(need));
     // A device locks its queues, too.
-    let least = if wanted.verbs { need + need / 4 } else { need };
+    let least = if wanted.asks_for_device() { need + need / 4 } else { need };
     let lock = wanted.config.memory().lock;
-    if soft >= least || !wanted.verbs && lock == Lock::Never {
+    if soft >= least || !wanted.asks_for_device() && lock == Lock::Never {
         return LOCK.ok(seen);
     }
     let fix = if host.is_container() {
@@ -118,7 +118,7 @@ fn lock(host: &Host<'_>, wanted: &Wanted) -> Finding {
             .note("then log in again; a unit: LimitMEMLOCK=infinity")
     };
     // The fabric runs with memory that is not locked, unless the configuration insists.
-    let needs = wanted.verbs || lock == Lock::Always;
+    let needs = wanted.asks_for_device() || lock == Lock::Always;
     let severity = if needs { Severity::Error } else { Severity::Hint };
     LOCK.at(severity, seen, fix)
 }

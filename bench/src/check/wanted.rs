@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use rpcrdma_config::section::ProviderKind;
+use rpcrdma::ProviderKind;
 use rpcrdma_config::{Config, ConfigError, Cores, IdlePolicy};
 use rpcrdma_mempool::pin::CoreList;
 
@@ -16,12 +16,8 @@ use crate::settings;
 pub struct Wanted {
     pub config: Config,
     pub source: Source,
-    /// Whether an RDMA device is asked for, and not only looked for.
-    pub verbs: bool,
-    /// Whether processes are to talk through shared memory.
-    pub shm: bool,
-    /// Whether hosts are to talk over TCP.
-    pub tcp: bool,
+    /// Those asked for, and not only looked for: by the configuration, and by the options.
+    pub providers: Vec<ProviderKind>,
     pub device: Option<String>,
     pub address: Option<IpAddr>,
     pub cores: Option<CorePair>,
@@ -44,15 +40,23 @@ impl Wanted {
             Source::File(path) => settings::file(path)?,
         };
         Ok(Wanted {
-            verbs: config.engine().provider == ProviderKind::Verbs,
-            shm: config.engine().provider == ProviderKind::Shm,
-            tcp: config.engine().provider == ProviderKind::Tcp,
+            providers: vec![config.engine().provider],
             device: config.verbs().device.clone(),
             address: config.verbs().address,
             cores: None,
             config,
             source,
         })
+    }
+
+    /// Whether this provider is asked for.
+    pub fn asks_for(&self, kind: ProviderKind) -> bool {
+        self.providers.contains(&kind)
+    }
+
+    /// Whether an RDMA device is asked for.
+    pub fn asks_for_device(&self) -> bool {
+        self.asks_for(ProviderKind::Verbs)
     }
 
     /// The cores that are looked at: those asked for, those of the configuration, or those that the
@@ -113,7 +117,7 @@ impl Wanted {
 /// What the configuration asks for and the host has not.
 pub fn findings(host: &Host<'_>, wanted: &Wanted) -> Vec<Finding> {
     let mut found = vec![cores_there(host, wanted), shards(host, wanted)];
-    if wanted.verbs {
+    if wanted.asks_for_device() {
         found.push(rnr(wanted));
     }
     found

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rpcrdma::Address;
 use rpcrdma::provider::Waker;
+use rpcrdma::{Address, ProviderKind};
 use rpcrdma_config::Config;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
@@ -24,7 +24,6 @@ use crate::device::Place;
 use crate::error::BenchError;
 use crate::machine::CorePair;
 use crate::machine::pair::{self, PairOutcome, Stop};
-use crate::values::Over;
 
 /// A server elsewhere that has agreed to answer.
 #[derive(Debug)]
@@ -204,10 +203,10 @@ impl Drop for OwnProcess {
 /// Starts a server that answers who is at the other end of its standard input.
 fn start(
     cores: CorePair,
-    over: Over,
+    over: ProviderKind,
     address: Option<IpAddr>,
 ) -> Result<(Lines, OwnProcess), BenchError> {
-    let words = ["serve", "--on-stdin", "--quiet", "--provider", over.into_str(), "--cores"];
+    let words = ["serve", "--on-stdin", "--quiet", "--provider", over.as_str(), "--cores"];
     let mut words: Vec<String> = words.map(str::to_owned).to_vec();
     words.push(format!("{},{}", cores.client, cores.server));
     words.extend(address.iter().flat_map(|ip| ["--address".to_owned(), ip.to_string()]));

@@ -2,9 +2,7 @@
 
 use std::net::IpAddr;
 
-use rpcrdma::Address;
-
-use crate::values::Over;
+use rpcrdma::{Address, ProviderKind};
 
 /// Where a server is that is not in the client's process.
 #[derive(Debug, Clone, Copy)]
@@ -13,5 +11,5 @@ pub enum Place {
     Host(Address),
     /// A process of this host, started for the purpose, which serves over this provider and listens
     /// at this address.
-    Process(Over, Option<IpAddr>),
+    Process(ProviderKind, Option<IpAddr>),
 }

@@ -8,6 +8,7 @@
 
 use std::time::{Duration, Instant};
 
+use rpcrdma::ProviderKind;
 use rpcrdma_config::Config;
 use serde_json::json;
 
@@ -21,7 +22,6 @@ use crate::output::{
     At, Axis, Better, Column, Figure, Quantity, Ratio, Report, Row, Session, Table, Unit,
 };
 use crate::settings;
-use crate::values::Over;
 
 /// The options of the mode.
 pub type Args = contest::Args<Own>;
@@ -49,8 +49,8 @@ impl ConnsPlan {
             return Err(BenchError::Usage(text.into()));
         }
         let usual: &[u32] = match args.contest.device.over() {
-            Over::Fabric | Over::Shm | Over::Tcp => &COUNTS,
-            Over::Verbs => &COUNTS_VERBS,
+            ProviderKind::Verbs => &COUNTS_VERBS,
+            _ => &COUNTS,
         };
         let counts = if args.more.counts.is_empty() { usual } else { &args.more.counts };
         let plan = |count: &u32| {
@@ -99,10 +99,10 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let (device, config) = (&args.contest.device, &plan.first().config);
     // First, while nothing else takes or returns memory.
     let memory = match device.over() {
-        Over::Fabric => Some(idle_memory(plan.first().cores)?),
-        Over::Shm | Over::Tcp | Over::Verbs => None,
+        ProviderKind::Fabric => Some(idle_memory(plan.first().cores)?),
+        _ => None,
     };
-    on_device!(device, config, open, |device| measure_on(device, plan, memory, session))
+    on_device!(device, config, of_both_ends, |device| measure_on(device, plan, memory, session))
 }
 
 fn measure_on<D: Device>(

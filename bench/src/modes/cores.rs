@@ -88,7 +88,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = &CoresPlan::new(args)?;
     session.announce(&plan.sentence())?;
     let (device, config) = (&args.contest.device, &plan.base.config);
-    on_device!(device, config, open, |device| measure_on(device, plan, session))
+    on_device!(device, config, of_both_ends, |device| measure_on(device, plan, session))
 }
 
 fn measure_on<D: Device>(

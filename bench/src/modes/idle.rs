@@ -7,16 +7,14 @@
 
 use std::time::Duration;
 
+use rpcrdma::with_provider;
 use rpcrdma_config::Config;
 use serde_json::{Value, json};
 
 use crate::args::{CallArgs, CoreArgs, DeviceArgs, EngineArgs, LengthArgs, SeedArgs, parse};
 use crate::call::Load;
 use crate::contenders::rpc::{Pauses, Rpc};
-use crate::device::shm::ShmDevice;
-use crate::device::tcp::TcpDevice;
-use crate::device::verbs::VerbsDevice;
-use crate::device::{Device, Fabrics};
+use crate::device::{Device, Devices};
 use crate::error::BenchError;
 use crate::machine::CorePair;
 use crate::modes::experiment::Experiment;
@@ -25,7 +23,7 @@ use crate::output::{
 };
 use crate::settings::Need;
 use crate::stats::{Dice, End, Quota};
-use crate::values::{Idle, Over};
+use crate::values::Idle;
 
 /// The options of the mode.
 #[derive(Debug, Clone, clap::Args)]
@@ -146,12 +144,11 @@ impl IdlePlan {
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let plan = IdlePlan::new(args)?;
     session.announce(&plan.sentence())?;
-    match args.device.over() {
-        Over::Fabric => measure_on(&plan, session, |config| Ok(Fabrics::new(config))),
-        Over::Shm => measure_on(&plan, session, |config| ShmDevice::open(&args.device, config)),
-        Over::Tcp => measure_on(&plan, session, |config| TcpDevice::open(&args.device, config)),
-        Over::Verbs => measure_on(&plan, session, |config| VerbsDevice::open(&args.device, config)),
-    }
+    let device = &args.device;
+    with_provider!(device.over(), |Opened| {
+        let open = |config: &Config| Devices::of_both_ends(Opened::from_config, device, config);
+        measure_on(&plan, session, open)
+    })
 }
 
 fn measure_on<D: Device>(

@@ -335,7 +335,7 @@ mod tests {
     use rpcrdma::Fabric;
 
     use super::*;
-    use crate::device::Fabrics;
+    use crate::device::Devices;
     use crate::modes::contest::{Contest, Plan};
     use crate::stats::End;
 
@@ -346,7 +346,8 @@ mod tests {
             Err(BenchError::OneCore { .. }) => return None,
             plan => plan.expect("the options fit together"),
         };
-        let (config, device) = (&plan.config, Fabrics::new(&plan.config));
+        let config = &plan.config;
+        let device = Devices::fabrics(config).expect("a fabric");
         let rpc = Rpc::on(&device, "rpc", plan.cores, config, &plan.load, plan.is_timed());
         let mut rpc = rpc.expect("the engine has room");
         spoil(&mut rpc);

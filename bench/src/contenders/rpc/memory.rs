@@ -13,7 +13,7 @@ use rpcrdma_config::Config;
 
 use super::Rpc;
 use crate::call::{Load, Shape};
-use crate::device::Fabrics;
+use crate::device::Devices;
 use crate::error::BenchError;
 use crate::machine::CorePair;
 use crate::machine::files::resident;
@@ -57,7 +57,7 @@ fn with(cores: CorePair, room: u32, connections: u32) -> Result<Rpc<Fabric>, Ben
         touch: Touch::None,
         sinks: 0,
     };
-    Rpc::on(&Fabrics::new(&config), "rpc", cores, &config, &load, false)
+    Rpc::on(&Devices::fabrics(&config)?, "rpc", cores, &config, &load, false)
 }
 
 /// Enough for pages of 4 KiB to even out.

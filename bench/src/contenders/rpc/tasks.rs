@@ -254,7 +254,7 @@ const LOCAL_NAME: &str = "local_futures";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Fabrics;
+    use crate::device::Devices;
     use crate::modes::contest::{Contest, Plan};
     use crate::stats::End;
 
@@ -265,7 +265,7 @@ mod tests {
             Err(BenchError::OneCore { .. }) => return None,
             plan => plan.expect("the options fit together"),
         };
-        let device = Fabrics::new(&plan.config);
+        let device = Devices::fabrics(&plan.config).expect("a fabric");
         let Plan { cores, config, load, .. } = &plan;
         let tasks = Tasks::new(&device, *cores, config, load, plan.is_timed(), polled);
         let quota = Quota { warm_up: 3, end: End::Count(100) };

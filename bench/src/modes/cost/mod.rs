@@ -16,8 +16,8 @@ use std::hint::black_box;
 use std::path::Path;
 use std::{env, fs, process};
 
+use rpcrdma::{Provider, ProviderKind};
 use rpcrdma_config::{Config, Raw};
-use rpcrdma::Provider;
 use rpcrdma_instructions::callgrind::{self, Where};
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,6 @@ use crate::machine::jitter::{self, PROBE_TIME};
 use crate::modes::contest::{ContestArgs, Kind, Plan, PlanArgs};
 use crate::output::{Environment, OutputArgs, Report, Session};
 use crate::stats::{End, Quota};
-use crate::values::Over;
 use calls::Calls;
 
 /// The options of the mode.
@@ -104,7 +103,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let what = format!("cost: {}, {} calls counted", plan.calls(), args.iterations);
     session.announce(&what)?;
     let device = &args.contest.device;
-    on_device!(device, &plan.config, open, |device| measure_on(device, &plan, args, what))
+    on_device!(device, &plan.config, of_both_ends, |device| measure_on(device, &plan, args, what))
 }
 
 fn measure_on<D: Device>(
@@ -200,7 +199,7 @@ fn instructions(
     plan: &Plan,
     folder: &Path,
 ) -> Result<[InstructionCount; 2], String> {
-    if args.contest.device.over() == Over::Verbs {
+    if args.contest.device.over() == ProviderKind::Verbs {
         return Err("counted without a device only".into());
     }
     let iterations = instructions_of(plan.load.shape.data_len()).min(args.iterations);
@@ -226,7 +225,7 @@ fn instructions(
 
 /// The command line of this program that makes the same calls under another program.
 fn words(args: &Args, plan: &Plan, counter: Counter, warm_up: u64, calls: u64) -> Vec<String> {
-    let (config, provider) = (plan.config.raw().clone(), args.contest.device.over().into_str());
+    let (config, provider) = (plan.config.raw().clone(), args.contest.device.over().as_str());
     let inside = Inside { counter, load: plan.load, config, cores: plan.cores };
     let inside = serde_json::to_string(&inside).expect("plain data with string keys");
     let [warm_up, calls] = [warm_up, calls].map(|count| count.to_string());

@@ -22,7 +22,7 @@ use serde_json::json;
 use crate::args::{CoreArgs, LengthArgs, parse};
 use crate::call::Shape;
 use crate::contenders::rpc::{self, PerCall, Rpc};
-use crate::device::Fabrics;
+use crate::device::Devices;
 use crate::error::BenchError;
 use crate::machine::CorePair;
 use crate::modes::experiment::Experiment;
@@ -179,7 +179,7 @@ fn contender(
     way: Way,
 ) -> Result<Rpc<Fabric>, BenchError> {
     let config = way.config(shape.data_len(), delay, plan.args.idle)?;
-    let (device, load) = (Fabrics::new(&config), way.load(shape, plan.args.touch));
+    let (device, load) = (Devices::fabrics(&config)?, way.load(shape, plan.args.touch));
     Rpc::on(&device, way.into_str(), plan.cores, &config, &load, true)
 }
 

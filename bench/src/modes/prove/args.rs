@@ -3,13 +3,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use rpcrdma::Address;
+use rpcrdma::{Address, ProviderKind};
 
 use crate::args::{CoreArgs, DeviceArgs, LengthArgs, parse};
 use crate::error::BenchError;
 use crate::machine::env;
 use crate::output::{Format, OutputArgs};
-use crate::values::Over;
 
 /// What is proved, and how long that may take.
 #[derive(Debug, Clone, clap::Args)]
@@ -21,8 +20,8 @@ pub struct Args {
     #[arg(short, long, value_name = "ADDRESS", help_heading = "The device")]
     pub address: Option<IpAddr>,
     /// Provider [default: verbs with --device or --address, else fabric, for a trial]
-    #[arg(long, value_enum, help_heading = "The device")]
-    pub provider: Option<Over>,
+    #[arg(long, value_parser = parse::provider(), help_heading = "The device")]
+    pub provider: Option<ProviderKind>,
     /// Measure with the other host at this address, where `rpcrdma-bench serve` runs
     /// [default: both ends on this host]
     #[arg(long, value_name = "ADDRESS[:PORT]|shm:PATH", value_parser = parse::address)]
@@ -47,9 +46,10 @@ pub struct Args {
 
 impl Args {
     /// What is proved.
-    pub fn over(&self) -> Over {
+    pub fn over(&self) -> ProviderKind {
         let named = self.device.is_some() || self.address.is_some();
-        self.provider.unwrap_or(if named { Over::Verbs } else { Over::Fabric })
+        let usual = if named { ProviderKind::Verbs } else { ProviderKind::Fabric };
+        self.provider.unwrap_or(usual)
     }
 
     /// The same as the other modes have it; without the other host.
@@ -60,7 +60,7 @@ impl Args {
 
     pub fn check(&self) -> Result<(), BenchError> {
         self.device().check()?;
-        if self.peer.is_some() && self.over() == Over::Fabric {
+        if self.peer.is_some() && self.over() == ProviderKind::Fabric {
             let text = "--peer: no other process is reached over the software fabric: name the \
                 device with -d, or use --provider verbs, tcp or shm";
             return Err(BenchError::Usage(text.into()));
@@ -70,7 +70,7 @@ impl Args {
 
     /// What the device is called: by its name, or as its provider.
     pub fn name(&self) -> &str {
-        self.device.as_deref().unwrap_or(self.over().into_str())
+        self.device.as_deref().unwrap_or(self.over().as_str())
     }
 
     /// Has the result go to `prove-DEVICE-DATE.json` and `.html` of the current folder, unless a
@@ -90,7 +90,7 @@ impl Args {
 
     /// The options for another process of this program that uses the same device.
     pub fn again(&self) -> Vec<String> {
-        let mut words = vec!["--provider".to_owned(), self.over().into_str().to_owned()];
+        let mut words = vec!["--provider".to_owned(), self.over().as_str().to_owned()];
         if let Some(device) = &self.device {
             words.extend(["-d".to_owned(), device.clone()]);
         }
@@ -150,9 +150,9 @@ mod tests {
 
     #[test]
     fn a_named_device_is_one_of_verbs() {
-        assert_eq!(args("-d mlx5_0").over(), Over::Verbs);
-        assert_eq!(args("-a 10.0.0.1").over(), Over::Verbs);
-        assert_eq!(args("").over(), Over::Fabric);
+        assert_eq!(args("-d mlx5_0").over(), ProviderKind::Verbs);
+        assert_eq!(args("-a 10.0.0.1").over(), ProviderKind::Verbs);
+        assert_eq!(args("").over(), ProviderKind::Fabric);
         assert!(args("--provider shm -d mlx5_0").check().is_err());
         assert!(args("--peer 10.0.0.2").check().is_err(), "the fabric reaches no host");
         assert!(args("--peer 10.0.0.2 -d mlx5_0").check().is_ok());

@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rpcrdma::ProviderKind;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::args::Args;
@@ -16,7 +17,6 @@ use crate::machine::CorePair;
 use crate::modes::cmp;
 use crate::output::{Distribution, Figure, Report};
 use crate::stop;
-use crate::values::Over;
 
 /// One part: what is measured, in turns if both ends are here.
 #[derive(Debug, Clone, PartialEq)]
@@ -119,7 +119,7 @@ impl Measurement {
         let is_tool = |side: &&NamedMode| side.mode.starts_with("ib_");
         let mut present = Vec::new();
         for side in &self.sides {
-            if is_tool(&side) && args.over() != Over::Verbs {
+            if is_tool(&side) && args.over() != ProviderKind::Verbs {
                 continue;
             }
             match cmp::absence(side.mode).filter(|_| is_tool(&side)) {

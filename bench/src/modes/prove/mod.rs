@@ -22,6 +22,7 @@ mod suite;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rpcrdma::ProviderKind;
 use serde_json::{Value, json};
 
 use crate::check;
@@ -32,7 +33,6 @@ use crate::machine::files::Files;
 use crate::machine::jitter::{self, PROBE_TIME};
 use crate::output::{Environment, Report, Session};
 use crate::stop;
-use crate::values::Over;
 pub use args::{Args, EXAMPLES};
 use facts::Facts;
 use measured::Measurements;
@@ -81,7 +81,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let mut environment = Environment::new(cores, all.notes.clone(), [before, after]);
     environment.noise.extend(all.noise.clone());
     let files = Files::new(Path::new("/"));
-    let provider = args.over().into_str();
+    let provider = args.over().as_str();
     let facts = Facts::read(&files, provider, args.name(), suite.opened.as_ref());
     let proof = Proof { what, args, cores, facts, parts, suite, measured: all, found };
     Ok(proof.report(environment))
@@ -151,13 +151,12 @@ fn skipped(name: &'static str, what: &str) -> Part {
 
 fn sentence(args: &Args, scenarios: usize) -> String {
     let far = if args.peer.is_some() { ", with another host" } else { "" };
-    let provider = match args.over() {
-        Over::Verbs => "an RDMA device",
-        Over::Shm => "shared memory",
-        Over::Tcp => "iWARP over TCP",
-        Over::Fabric => "the software fabric, for a trial",
-    };
-    format!("prove: {}, {provider}: {scenarios} scenarios, then measurements{far}", args.name())
+    let provider = args.over().as_str();
+    let trial = if args.over() == ProviderKind::Fabric { ", for a trial" } else { "" };
+    format!(
+        "prove: {}, provider {provider}{trial}: {scenarios} scenarios, then measurements{far}",
+        args.name()
+    )
 }
 
 fn unknown(subject: &str) -> BenchError {

@@ -2,25 +2,22 @@
 
 use std::any::Any;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use rpcrdma::{Provider, ProviderKind, with_provider};
 use rpcrdma_config::Config;
-use rpcrdma::{Address, Fabric, Provider, SetupError, Shm, Tcp};
 use rpcrdma_suite::Scenario;
 use rpcrdma_suite::opener::{OnDevice, Opener};
 
 use super::args::Args;
 use super::messages::{OpenedDevice, ScenarioMessage, is_chosen};
 use crate::contenders::agree::Lines;
-use crate::device::Device as _;
-use crate::device::verbs::VerbsDevice;
+use crate::device::{Device as _, Devices, Open};
 use crate::error::BenchError;
 use crate::stop;
-use crate::values::Over;
 
 /// Runs the scenarios from this one on, and says so at the other end of standard input. Ends behind
 /// the first that fails: what it leaves is not to make others fail.
@@ -30,58 +27,39 @@ pub fn play(args: &Args, from: usize) -> Result<(), BenchError> {
     let mut lines = lines.map_err(|error| BenchError::device(WHO, error))?;
     let mut say =
         |word: ScenarioMessage| lines.say(&word).map_err(|error| BenchError::device(WHO, error));
-    match args.over() {
-        Over::Fabric => {
-            say(ScenarioMessage::Opened(Box::new(OpenedDevice::new(Fabric::new().caps()))))?;
-            let open = || {
-                let fabric = Fabric::new();
-                move || fabric.clone()
-            };
-            run(&open, &chosen(args, from), from, &mut say)
-        }
-        Over::Shm => {
-            let any = ANY.parse().expect("the address of any unused socket");
-            run_over(Shm::new, any, args, from, &mut say)
-        }
-        Over::Tcp => {
-            let ip = args.address.unwrap_or(Ipv4Addr::LOCALHOST.into());
-            run_over(Tcp::new, SocketAddr::new(ip, 0).into(), args, from, &mut say)
-        }
-        Over::Verbs => match opened(args) {
-            Ok(device) => {
-                let (verbs, ip) = (device.open()?, device.ip());
-                say(ScenarioMessage::Opened(Box::new(OpenedDevice::new(verbs.caps()))))?;
-                let address = SocketAddr::new(ip, 0).into();
-                let open = || OnDevice { device: verbs.clone(), address };
-                run(&open, &chosen(args, from), from, &mut say)
-            }
-            Err(error) => say(ScenarioMessage::Closed(error.to_string())),
-        },
-    }
+    with_provider!(args.over(), |Opened| run_over(Opened::from_config, args, from, &mut say))
 }
 
-/// Runs the scenarios over a provider without a device, each on one of its own.
+/// Runs the scenarios over a provider, each on a device of its own.
 fn run_over<P: Provider + Clone>(
-    open: fn() -> Result<P, SetupError>,
-    address: Address,
+    open: Open<P>,
     args: &Args,
     from: usize,
     say: &mut dyn FnMut(ScenarioMessage) -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
-    let first = match open() {
-        Ok(first) => first,
+    let devices = match devices(open, args) {
+        Ok(devices) => devices,
         Err(error) => return say(ScenarioMessage::Closed(error.to_string())),
     };
-    say(ScenarioMessage::Opened(Box::new(OpenedDevice::new(first.caps()))))?;
-    let open = || OnDevice { device: open().expect("as the first"), address };
-    run(&open, &chosen(args, from), from, say)
+    say(ScenarioMessage::Opened(Box::new(OpenedDevice::new(devices.open()?.caps()))))?;
+    let (chosen, at) = (chosen(args, from), devices.at());
+    let device = || devices.open().expect("as the first");
+    if args.over() == ProviderKind::Fabric {
+        // Its time is that of the scenario.
+        let open = || {
+            let fabric = device();
+            move || fabric.clone()
+        };
+        return run(&open, &chosen, from, say);
+    }
+    run(&|| OnDevice { device: device(), address: at }, &chosen, from, say)
 }
 
-fn opened(args: &Args) -> Result<VerbsDevice, BenchError> {
+fn devices<P: Provider>(open: Open<P>, args: &Args) -> Result<Devices<P>, BenchError> {
     let device = args.device();
     let mut raw = Config::profile("laptop")?.raw().clone();
     device.name_in(&mut raw);
-    VerbsDevice::open(&device, &Config::try_from(raw)?)
+    Devices::of_both_ends(open, &device, &Config::try_from(raw)?)
 }
 
 fn chosen<P: Provider>(args: &Args, from: usize) -> Vec<Scenario<P>> {
@@ -148,7 +126,6 @@ fn text(payload: &(dyn Any + Send)) -> &str {
 
 static NOTED: Mutex<Option<String>> = Mutex::new(None);
 const WHO: &str = "the scenarios";
-const ANY: &str = "shm:@";
 /// It receives nothing; the socket needs a time.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Letters of a reason: a script may be long.
@@ -156,6 +133,7 @@ const REASON_MAX: usize = 1000;
 
 #[cfg(test)]
 mod tests {
+    use rpcrdma::Fabric;
     use rpcrdma_suite::scenarios::inline;
     use rpcrdma_testing::fault::{FaultPlan, FaultyProvider};
 

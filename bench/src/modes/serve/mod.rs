@@ -5,31 +5,27 @@
 //! gone. It serves one client at a time, so that no other one disturbs the measurement.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rpcrdma::{Address, Provider, ProviderKind, Snapshot, provider_for, with_provider};
 use rpcrdma_config::{Config, Raw};
-use rpcrdma::{Address, Provider, Shm, Snapshot, Tcp};
 
 use crate::args::parse::{self, PORT};
 use crate::args::{CoreArgs, DeviceArgs, NOT_SHM};
 use crate::contenders::rendezvous::Rendezvous;
 use crate::contenders::rpc::Answering;
 use crate::contenders::tally::Tally;
-use crate::device::Device;
-use crate::device::shm::ShmDevice;
-use crate::device::tcp::TcpDevice;
-use crate::device::verbs::VerbsDevice;
+use crate::device::{Device, Devices};
 use crate::error::BenchError;
 use crate::machine::CorePair;
 use crate::machine::jitter::{self, PROBE_TIME};
 use crate::machine::pair::Stop;
 use crate::output::{Environment, OutputArgs, Report, Session};
 use crate::stop;
-use crate::values::Over;
 
 mod report;
 
@@ -66,49 +62,39 @@ pub struct Args {
 
 pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let is_socket = matches!(args.listen, Some(Address::Shm(_)));
-    let over = args.device.provider.unwrap_or_else(|| Over::leading_to(args.listen));
+    let usual = || provider_for(&Config::default(), args.listen);
+    let over = args.device.provider.unwrap_or_else(usual);
+    if is_socket && over != ProviderKind::Shm {
+        return Err(BenchError::Usage(NOT_SHM.into()));
+    }
+    if over == ProviderKind::Fabric {
+        return Err(BenchError::Usage(NO_FABRIC.into()));
+    }
     let device = listening(args, over);
     let own = own_config(&device)?;
-    match over {
-        _ if is_socket && over != Over::Shm => Err(BenchError::Usage(NOT_SHM.into())),
-        Over::Fabric => Err(BenchError::Usage(NO_FABRIC.into())),
-        Over::Shm => {
-            let device = ShmDevice::open(&device, &own)?;
-            // Of the requested sizes.
-            let open = |config: &Config| Ok(Shm::from_config(config)?);
-            measure_on(args, session, &own, &device, Ipv4Addr::LOCALHOST.into(), open)
-        }
-        Over::Tcp => {
-            let device = TcpDevice::open(&device, &own)?;
-            let open = |config: &Config| Ok(Tcp::from_config(config)?);
-            measure_on(args, session, &own, &device, device.ip(), open)
-        }
-        Over::Verbs => {
-            let device = VerbsDevice::open(&device, &own)?;
-            measure_on(args, session, &own, &device, device.ip(), |_| device.open())
-        }
-    }
+    with_provider!(over, |Opened| {
+        let devices = Devices::of_both_ends(Opened::from_config, &device, &own)?;
+        measure_on(args, session, &own, &devices)
+    })
 }
 
-/// The device, named: over TCP the engine listens where clients ask, if that is one address.
-fn listening(args: &Args, over: Over) -> DeviceArgs {
+/// The device, named: where it does not say so itself, the engine listens where clients ask, if that
+/// is one address.
+fn listening(args: &Args, over: ProviderKind) -> DeviceArgs {
     let at = args.listen.and_then(|at| at.as_ip()).map(|at| at.ip());
-    let at = at.filter(|at| over == Over::Tcp && !at.is_unspecified());
+    let at = at.filter(|at| over != ProviderKind::Verbs && !at.is_unspecified());
     let address = args.device.address.or(at);
     DeviceArgs { provider: Some(over), address, ..args.device.clone() }
 }
 
-fn measure_on<D: Device>(
+fn measure_on<P: Provider + Send>(
     args: &Args,
     session: &Session,
     own: &Config,
-    device: &D,
-    ip: IpAddr,
-    open: impl Fn(&Config) -> Result<D::Provider, BenchError>,
-) -> Result<Report, BenchError>
-where
-    D::Provider: Send,
-{
+    device: &Devices<P>,
+) -> Result<Report, BenchError> {
+    // Of the requested sizes.
+    let open = |config: &Config| device.open_as(config);
     let cores = CorePair::choose(args.cores.cores)?;
     let listens = beside(args.listen).map(|at| at.unwrap_or(device.at()))?;
     let here = Here { at: listens, core: cores.server, own: own.raw() };
@@ -121,6 +107,7 @@ where
         before = jitter::probe(cores, probe_time)?;
         served.push(here.serve(&open, None, on_stdin()?, "standard input".into()));
     } else {
+        let ip = device.at().as_ip().map_or(Ipv4Addr::LOCALHOST.into(), |at| at.ip());
         let wanted = args.listen.unwrap_or(SocketAddr::new(ip, args.port).into());
         let listener = Rendezvous::open(wanted);
         let listener =

@@ -73,7 +73,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     );
     session.announce(&what)?;
     let device = &args.contest.device;
-    let soaked = on_device!(device, &plan.config, open, |device| {
+    let soaked = on_device!(device, &plan.config, of_both_ends, |device| {
         soak(device, &plan, &Length { time: args.time, interval, goal }, session)
     })?;
     Ok(soaked.report(&plan, args.drift_max, args.check, what))

@@ -122,7 +122,7 @@ pub fn measure(args: &Args, session: &Session) -> Result<Report, BenchError> {
     let cores = CorePair::choose(args.cores.cores)?;
     let config = config(args)?;
     session.announce(&args.sentence(cores))?;
-    on_device!(&args.device, &config, open, |device| measure_on(
+    on_device!(&args.device, &config, of_both_ends, |device| measure_on(
         device, args, cores, &config, session
     ))
 }
