@@ -75,6 +75,8 @@ pub use rpcrdma_iwarp as tcp;
 pub use rpcrdma_provider as provider;
 #[cfg(feature = "shm")]
 pub use rpcrdma_shm as shm;
+#[cfg(feature = "storage")]
+pub use rpcrdma_storage as storage;
 #[cfg(feature = "verbs")]
 pub use rpcrdma_verbs as verbs;
 
@@ -145,3 +147,8 @@ pub struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/embedding.md")]
 pub struct EmbeddingPage;
+
+/// The page docs/storage.md: its store is compiled and run with the tests.
+#[cfg(all(doctest, feature = "storage"))]
+#[doc = include_str!("../../docs/storage.md")]
+pub struct StoragePage;

@@ -4,6 +4,8 @@ pub mod builder;
 pub mod call;
 pub mod completion;
 pub mod handler;
+#[cfg(feature = "storage")]
+pub(crate) mod joint;
 pub(crate) mod owned;
 pub mod payload;
 pub mod properties;

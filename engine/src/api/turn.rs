@@ -49,12 +49,23 @@ pub struct Turn<'a> {
     pub(crate) pool: &'a mut RecvPool,
     pub(crate) bulk: &'a mut BulkPool,
     pub(crate) now: u64,
+    #[cfg(feature = "storage")]
+    pub(crate) joint: super::joint::Joint<'a>,
 }
 
 impl Turn<'_> {
     /// The time of this turn, in nanoseconds of the clock that the shard is polled with.
     pub fn now(&self) -> u64 {
         self.now
+    }
+
+    /// Whether the program has done work in this turn that the shard cannot see.
+    #[inline]
+    pub(crate) fn has_worked(&self) -> bool {
+        #[cfg(feature = "storage")]
+        return self.joint.has_worked;
+        #[cfg(not(feature = "storage"))]
+        false
     }
 
     /// The handle to reach this shard from other threads.
@@ -172,6 +183,19 @@ impl Turn<'_> {
     /// Returns a buffer or a taken segment without the atomic operations of dropping it.
     pub fn release(&mut self, loan: Loan) {
         self.parts.rdma.release(self.pool, self.bulk, loan);
+    }
+
+    /// Begins what was submitted to a storage, by one system call for all of it; none if there is
+    /// nothing. Call it last in [`Handler::on_turn`](crate::Handler::on_turn), in every turn.
+    ///
+    /// The first call joins the storage to this shard: the memory of its loans is registered with
+    /// the ring, and from then on an operation that is done ends the shard's sleep. What is refused
+    /// of it leaves a [`Note`](rpcrdma_storage::Note). Operations that were submitted or have
+    /// completed are work: the idle policy does not wait behind this turn.
+    #[cfg(feature = "storage")]
+    #[inline]
+    pub fn drive<T>(&mut self, storage: &mut rpcrdma_storage::Storage<T>) {
+        self.joint.drive(storage, &self.parts.handle);
     }
 
     /// The address of a peer, as [`Call::address`](crate::Call::address) returns it; that of the

@@ -39,6 +39,13 @@ impl Regions {
         self.0.iter().map(|(name, registered)| (*name, registered.region()))
     }
 
+    /// All of them, by name.
+    #[cfg(feature = "storage")]
+    #[inline]
+    pub fn all(&self) -> &[(&'static str, Registered)] {
+        &self.0
+    }
+
     /// The keys of all regions.
     pub fn keys(&self) -> Vec<Keys> {
         self.0.iter().map(|(_, registered)| registered.keys()).collect()

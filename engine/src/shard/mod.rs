@@ -28,6 +28,9 @@ mod tick;
 mod version_choice;
 mod wait_set;
 
+#[cfg(feature = "storage")]
+use std::os::fd::AsFd;
+
 use rpcrdma_mempool::BulkPool;
 
 use self::memory::Regions;
@@ -103,7 +106,9 @@ impl<P: Provider> Core<P> {
         if self.has_rdma_steps() {
             self.step_rdma(handler);
         }
-        handler.on_turn(&mut self.lend(now));
+        let mut turn = self.lend(now);
+        handler.on_turn(&mut turn);
+        busy |= turn.has_worked();
         if !self.parts.outbox.is_idle() {
             busy = true;
             self.flush_if_due(now, handler);
@@ -137,6 +142,12 @@ impl<P: Provider> Core<P> {
             pool: self.receive.pool_mut(),
             bulk: &mut self.bulk,
             now,
+            #[cfg(feature = "storage")]
+            joint: crate::api::joint::Joint {
+                regions: self.regions.all(),
+                wait_set: self.wait_set.as_fd(),
+                has_worked: false,
+            },
         }
     }
 

@@ -44,6 +44,12 @@ pub enum Note {
         /// The error of the system.
         source: io::Error,
     },
+    /// A thread that sleeps is not woken by the ring: operations wait until it looks.
+    #[error("waiting for io_uring refused: {source}")]
+    NotWatched {
+        /// The error of the system.
+        source: io::Error,
+    },
     /// Each request names its file by descriptor.
     #[error("a table of files of io_uring refused: {source}")]
     NoFileTable {

@@ -111,17 +111,17 @@ impl Ring {
         }
     }
 
-    /// Submits what was pushed. Without a system call if there is nothing. True if there was
-    /// something.
+    /// Submits what was pushed. Without a system call if there is nothing.
     #[inline]
-    pub fn flush(&mut self) -> bool {
-        if self.ring.submission().is_empty() {
-            return false;
+    pub fn flush(&mut self) -> Flush {
+        let mut left = !self.at_once.is_empty();
+        let begun = !self.ring.submission().is_empty();
+        if begun {
+            // What fails is tried again in the next turn: the kernel has no memory for requests, or
+            // completions to be read first.
+            left |= self.ring.submit().is_err() || !self.ring.submission().is_empty();
         }
-        // What fails is tried again in the next turn: the kernel has no memory for requests, or
-        // completions to be read first.
-        let _ = self.ring.submit();
-        true
+        Flush { begun, left }
     }
 
     /// The slot and the result of a request that is done. Without a system call, except for what the
@@ -257,6 +257,15 @@ impl Ring {
             }
         }
     }
+}
+
+/// What has become of the requests that were pushed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Flush {
+    /// There were some.
+    pub begun: bool,
+    /// Some are to be begun, or answered, by the next look.
+    pub left: bool,
 }
 
 /// Whether to try again.

@@ -21,7 +21,7 @@ use crate::files::{ALIGNMENT, Caching, FileId, Files, OpenFile};
 use crate::operation::{Done, Operation, OperationId, Output, Refusal, Refused, SyncLevel};
 use crate::options::{Note, StorageOptions};
 use crate::request::{Request, Transfer};
-use crate::ring::Ring;
+use crate::ring::{Flush, Ring};
 use crate::slot::{Place, Slot};
 use crate::threads::Threads;
 use crate::vector::{Buffer, EMPTY, Rest, Vector, buffers, rest, total};
@@ -195,10 +195,14 @@ impl<T> Storage<T> {
         Some(buffered)
     }
 
-    /// Begins what was submitted, by one system call. None if there is nothing to begin.
+    /// Begins what was submitted, by one system call. None if there is nothing to begin. True if the
+    /// thread must not sleep before it has looked again: an operation is done already, or the kernel
+    /// has not taken all.
     #[inline]
-    pub fn flush(&mut self) {
-        self.has_worked |= self.way.flush();
+    pub fn flush(&mut self) -> bool {
+        let Flush { begun, left } = self.way.flush();
+        self.has_worked |= begun;
+        left || !self.ended.is_empty()
     }
 
     /// An operation that is done. Without a system call, in most cases.
@@ -278,31 +282,37 @@ impl<T> Storage<T> {
         &self.notes
     }
 
-    /// A descriptor that is readable while operations of the ring are done.
-    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        match &self.way {
-            Way::Ring(ring) => Some(ring.descriptor()),
-            _ => None,
-        }
+    /// Joins it to the thread that polls it, once, so that operations end its sleep. `watch` takes a
+    /// descriptor that is readable while operations of the ring are done; threads call `wake`.
+    pub fn join(
+        &mut self,
+        watch: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) {
+        let watched = match &mut self.way {
+            _ if self.has_joined => return,
+            Way::Ring(ring) => watch(ring.descriptor()),
+            Way::Threads(threads) => {
+                threads.wake_by(Box::new(wake));
+                Ok(())
+            }
+            #[cfg(test)]
+            Way::Faults(_) => Ok(()),
+        };
+        self.notes.extend(watched.err().map(|source| Note::NotWatched { source }));
+        self.has_joined = true;
     }
 
-    /// Sets what threads call when an operation is done, once. A ring does not call.
-    pub fn wake_by(&mut self, wake: impl Fn() + Send + Sync + 'static) {
-        if let Way::Threads(threads) = &mut self.way {
-            threads.wake_by(Box::new(wake));
-        }
+    /// Whether it was joined to a thread.
+    #[inline]
+    pub fn has_joined(&self) -> bool {
+        self.has_joined
     }
 
     /// Whether there was work since the last call.
     #[inline]
     pub fn take_worked(&mut self) -> bool {
         std::mem::replace(&mut self.has_worked, false)
-    }
-
-    /// True once: for who joins it to a thread that sleeps.
-    #[inline]
-    pub fn is_to_join(&mut self) -> bool {
-        !std::mem::replace(&mut self.has_joined, true)
     }
 
     /// Begins operations that wait, as many as there is room for.

@@ -214,7 +214,11 @@ fn files_are_opened_changed_looked_at_and_closed() {
         assert_eq!((into.len(), into.0.stx_mode & 0o777), (5000, 0o600));
         let (offset, len) = (u64::MAX, 1);
         let operation = Operation::Allocate { file, offset, len };
-        assert_eq!(error(&run(&mut storage, operation)), Some(libc::EINVAL));
+        assert!(!storage.flush());
+        storage.submit(operation, 7).expect("room");
+        assert!(storage.flush(), "it is done without the system");
+        assert_eq!(error(&next(&mut storage)), Some(libc::EINVAL));
+        assert!(!storage.flush());
         assert!(run(&mut storage, Operation::Close { file }).result.is_ok());
         let refused = storage.submit(Operation::Close { file }, 1).expect_err("it is closed");
         assert_eq!((refused.why, refused.tag), (Refusal::NotOpen, 1));
@@ -360,9 +364,9 @@ fn threads_take_the_place_of_a_ring_that_is_refused() {
                 panic!("{:?}", storage.notes())
             };
             assert_eq!((source.raw_os_error(), storage.has_ring()), (Some(errno), false));
-            assert!(storage.descriptor().is_none());
             let (wake, woken) = std::sync::mpsc::channel();
-            storage.wake_by(move || wake.send(()).expect("the test waits for it"));
+            let wake = move || wake.send(()).expect("the test waits for it");
+            storage.join(|_| panic!("there is no ring"), wake);
             let path = Named::new();
             let file = storage.add(path.create(), Caching::Direct).expect("room");
             storage.submit(Operation::SetLen { file, len: 4096 }, ()).expect("room");

@@ -6,7 +6,7 @@ use std::io;
 #[cfg(test)]
 use crate::faults::Faults;
 use crate::request::Request;
-use crate::ring::Ring;
+use crate::ring::{Flush, Ring};
 use crate::threads::Threads;
 
 /// What does the requests.
@@ -38,14 +38,14 @@ impl Way {
         }
     }
 
-    /// Begins what was pushed: one system call at most. True if there was something to begin.
+    /// Begins what was pushed: one system call at most.
     #[inline]
-    pub fn flush(&mut self) -> bool {
+    pub fn flush(&mut self) -> Flush {
         match self {
             Way::Ring(ring) => ring.flush(),
-            Way::Threads(_) => false,
+            Way::Threads(_) => Flush::default(),
             #[cfg(test)]
-            Way::Faults(_) => false,
+            Way::Faults(_) => Flush::default(),
         }
     }
 

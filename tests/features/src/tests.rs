@@ -146,3 +146,108 @@ fn tracing_reports_the_connection() {
     });
     assert!(EVENTS.load(Ordering::Relaxed) > 0, "the client of this thread has connected");
 }
+
+#[cfg(feature = "storage")]
+mod storage {
+    use std::fs::File;
+    use std::io::Write;
+    use std::os::fd::{AsFd, AsRawFd};
+
+    use rpcrdma::provider::readable;
+    use rpcrdma::storage::{
+        Caching, FileId, Operation, Pieces, Storage, StorageOptions, SyncLevel,
+    };
+    use rpcrdma::{Armed, RefuseCalls, Shard, Turn};
+
+    use super::*;
+
+    /// Does one operation, and keeps what it has read.
+    struct One {
+        storage: Storage<()>,
+        next: Option<Operation>,
+        done: Option<Vec<u8>>,
+    }
+
+    impl Handler for One {
+        fn on_call<'a>(&mut self, call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
+            RefuseCalls.on_call(call, reply)
+        }
+
+        fn on_turn(&mut self, turn: &mut Turn<'_>) {
+            while let Some(done) = self.storage.completed() {
+                let bytes = done.result.expect("it succeeds").bytes() as usize;
+                let pieces = done.operation.into_pieces();
+                self.done = Some(pieces.first().map_or(Vec::new(), |it| it[..bytes].to_vec()));
+            }
+            if let Some(operation) = self.next.take() {
+                self.storage.submit(operation, ()).expect("room");
+            }
+            turn.drive(&mut self.storage);
+        }
+    }
+
+    /// The time of each turn: nothing is due in it.
+    const NOW: u64 = 1;
+
+    fn shard(
+        engine: &Engine<Fabric>,
+        ring: bool,
+        file: impl Into<std::os::fd::OwnedFd>,
+    ) -> (Shard<Fabric, One>, FileId) {
+        let options = StorageOptions { ring, threads: 1, ..Default::default() };
+        let mut storage = Storage::new(&options).expect("a ring or a thread");
+        assert_eq!(storage.has_ring(), ring);
+        let file = storage.add(file, Caching::Buffered).expect("room");
+        (engine.shard(One { storage, next: None, done: None }).expect("a shard"), file)
+    }
+
+    /// Polls until the shard may sleep.
+    fn settle(shard: &mut Shard<Fabric, One>) {
+        while !matches!(shard.arm(NOW), Armed::AtMost(_)) {
+            shard.poll_once(NOW);
+        }
+    }
+
+    fn is_awake(shard: &Shard<Fabric, One>, most: Duration) -> bool {
+        readable([shard.as_fd().as_raw_fd()], most).expect("it waits") == [true]
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn storage_ends_the_sleep_of_its_shard() {
+        let engine = Engine::new(Fabric::new(), config("fabric")).expect("an engine");
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        let (mut shard, file) = shard(&engine, true, reader);
+        let mut into = shard.turn(NOW).buffer().expect("a buffer is free");
+        into.truncate(4);
+        shard.handler().next =
+            Some(Operation::Read { file, offset: 0, into: Pieces::from_iter([into]) });
+        assert!(shard.poll_once(NOW), "what was begun is work");
+        assert!(shard.handler().storage.notes().is_empty(), "it is joined, with the memory");
+        settle(&mut shard);
+        assert!(!is_awake(&shard, Duration::ZERO), "the pipe is empty");
+        writer.write_all(b"here").expect("the pipe is open");
+        assert!(is_awake(&shard, LONG));
+        while shard.handler().done.is_none() {
+            shard.poll_once(NOW);
+        }
+        assert_eq!(shard.handler().done.as_deref(), Some(&b"here"[..]));
+        settle(&mut shard);
+        assert!(!is_awake(&shard, Duration::ZERO), "nothing is left");
+    }
+
+    #[test]
+    fn storage_by_threads_ends_the_sleep_of_its_shard() {
+        let engine = Engine::new(Fabric::new(), config("fabric")).expect("an engine");
+        let (mut shard, file) = shard(&engine, false, File::open(".").expect("a folder"));
+        settle(&mut shard);
+        shard.handler().next = Some(Operation::Sync { file, level: SyncLevel::All });
+        while shard.handler().done.is_none() {
+            shard.poll_once(NOW);
+            if shard.handler().done.is_none() && shard.arm(NOW) != Armed::Ready {
+                assert!(is_awake(&shard, LONG));
+            }
+        }
+    }
+}
