@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
+use rpcrdma::storage::StorageOptions;
 use rpcrdma::{Address, Config, provider_for};
 use rpcrdma_config::units::parse_length;
 use rpcrdma_config::{ProviderKind, Raw};
@@ -31,7 +32,7 @@ pub struct Args {
     /// Clients that a server serves at a time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub connections: u32,
-    /// Threads that write and read the store's file.
+    /// Threads that write and read the store's file, where there is no io_uring.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub threads: u32,
     /// Segments of 64 KiB that may be at the disk at a time; without it enough.
@@ -93,6 +94,12 @@ impl Args {
             (ProviderKind::Verbs, None) if self.address.is_none() => Err(NO_ADDRESS.into()),
             _ => Ok(config),
         }
+    }
+
+    /// How a shard drives the store's file.
+    pub fn storage(&self) -> StorageOptions {
+        let depth = self.window * self.connections;
+        StorageOptions { depth, files: 1, threads: self.threads, ..StorageOptions::default() }
     }
 
     /// The file, which only a server does without.

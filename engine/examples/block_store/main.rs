@@ -5,9 +5,10 @@
 //!   client: file ─▶ registered block ═▶ WRITE ═▶ placement segments ─▶ write ─▶ file :server
 //!           compared in place       ◀═ READ ◀═ registered block ◀─ read ◀─ file
 //! ```
-//! Neither end copies data: an RNIC moves what crosses `═▶`. The server's shard does not wait for
-//! its file: it takes the segments that hold data out of their receive buffers, spares replace
-//! them, and threads write them.
+//! Neither end copies data: an RNIC moves what crosses `═▶`. The server's shard drives its file in
+//! its turns, by io_uring: it takes the segments that hold data out of their receive buffers, spares
+//! replace them, and the kernel writes them from where they arrived. Where io_uring is forbidden,
+//! threads write them.
 //!
 //! ```text
 //!   block_store --file FILE                               both ends in this process
@@ -183,7 +184,7 @@ fn store(args: &Args) -> Outcome<Arc<Store>> {
     let is_temporary = args.store.is_none() || place.is_dir();
     let own = || place.join(format!("block_store-{}.data", std::process::id()));
     let path = if is_temporary { own() } else { place.to_owned() };
-    let store = Store::create(&path, args.threads)
+    let store = Store::create(&path, args.storage())
         .map_err(|why| format!("{}: {why}; --store names another place", path.display()))?;
     if is_temporary {
         std::fs::remove_file(&path)?;

@@ -11,16 +11,17 @@
 //! nothing. The data are placed.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 
-use arrayvec::ArrayVec;
 use rpcrdma::onc::{AcceptStatus, ReplyHeader, RpcProgram};
+use rpcrdma::storage::Pieces;
 use rpcrdma::{
-    Address, Answer, Call, Engine, Handler, PlacedItem, Provider, Reply, ShardHandle, Ticket, Turn,
+    Address, Answer, Call, Engine, Finished, Handler, Loan, PlacedItem, Provider, Reply,
+    ShardHandle, Ticket, Turn,
 };
 
-use crate::disk::{self, Store, Task};
+use crate::disk::{Disk, Store, Task, answer, failure};
 use crate::{Outcome, complain};
 
 /// The number is from the range that RFC 5531 leaves to users.
@@ -45,82 +46,143 @@ pub fn start<P: Provider>(
     let connections = engine.config().connections();
     let calls_max = connections.max.value() as usize * connections.credits.value() as usize;
     let store = store.clone();
-    let mut shards = engine.start(move |shard| BlockServer {
-        jobs: disk::start(&store, &shard, calls_max),
-        reads: VecDeque::with_capacity(calls_max),
+    let mut shards = engine.start(move |_shard| BlockServer {
+        disk: store.disk(calls_max).expect("there is a ring, or a thread"),
+        waiting: VecDeque::with_capacity(calls_max),
+        answers: VecDeque::with_capacity(calls_max),
     })?;
     let server = shards.pop().ok_or("the configuration has no shard")?;
     Ok((server, engine.listen(at)?))
 }
 
-/// Serves one file. The shard moves segments and tickets; bytes move between the network, the
-/// memory that they arrived in, and the file.
+/// Serves one file, in the turns of its shard: it moves segments and tickets; bytes move between the
+/// network, the memory that they arrived in, and the file.
 pub struct BlockServer {
-    pub jobs: SyncSender<(Ticket, Task)>,
-    /// READs that wait for registered memory, which only a turn can give.
-    pub reads: VecDeque<(Ticket, Task)>,
+    disk: Disk,
+    /// Calls that wait for registered memory, which only a turn can give.
+    waiting: VecDeque<(Ticket, Request)>,
+    /// Answers that wait for a place to be sent from.
+    answers: VecDeque<(Ticket, Finished)>,
+}
+
+/// A call.
+struct Request {
+    procedure: u32,
+    /// An offset, or the length of a COMMIT.
+    at: u64,
+    /// Bytes of data.
+    len: usize,
+    /// The segments of a WRITE, in order.
+    segments: Pieces,
+    /// The data of a WRITE behind its segments.
+    rest: Vec<u8>,
 }
 
 impl Handler for BlockServer {
-    fn on_call<'a>(&mut self, mut call: Call<'a>, reply: Reply<'a>) -> Answer<'a> {
-        let task = match read(&mut call) {
-            Ok(task) => task,
+    fn on_call<'a>(&mut self, mut call: Call<'a>, mut reply: Reply<'a>) -> Answer<'a> {
+        let request = match read(&mut call) {
+            Ok(request) => request,
             Err(denial) => return reply.deny(&denial),
         };
+        if request.procedure == NULL || request.len > BLOCK_MAX {
+            let Finished { head, .. } = match request.procedure {
+                NULL => answer(&[]),
+                _ => failure(&too_long()),
+            };
+            reply.payload().put_fixed(&head);
+            return reply.send();
+        }
         let (answer, ticket) = reply.defer();
-        match task.procedure {
-            READ => self.reads.push_back((ticket, task)),
-            _ => self.submit(ticket, task),
+        let Request { procedure, at, len, .. } = request;
+        match procedure {
+            COMMIT => self.disk.commit(Task { ticket, len }, at),
+            WRITE if request.rest.is_empty() => {
+                self.disk.write(Task { ticket, len }, at, request.segments);
+            }
+            _ => self.waiting.push_back((ticket, request)),
         }
         answer
     }
 
     fn on_turn(&mut self, turn: &mut Turn<'_>) {
-        while !self.reads.is_empty()
-            && let Some(into) = turn.buffer()
-            && let Some((ticket, mut task)) = self.reads.pop_front()
-        {
-            task.memory.push(into);
-            self.submit(ticket, task);
+        for _ in 0..self.answers.len() {
+            let next = self.answers.pop_front();
+            next.into_iter().for_each(|(ticket, answer)| self.answer(turn, ticket, answer));
         }
+        while let Some((ticket, answer)) = self.disk.answer() {
+            self.answer(turn, ticket, answer);
+        }
+        while !self.waiting.is_empty()
+            && let Some(memory) = turn.buffer()
+            && let Some((ticket, request)) = self.waiting.pop_front()
+        {
+            self.submit(turn, ticket, request, memory);
+        }
+        turn.drive(&mut self.disk.storage);
     }
 }
 
 impl BlockServer {
-    /// Hands a task to the disk. The queue has room for every open call. If it had none, the ticket
-    /// would be dropped, and the caller would get SYSTEM_ERR.
-    fn submit(&self, ticket: Ticket, task: Task) {
-        let _ = self.jobs.try_send((ticket, task));
+    /// Hands a call to the disk that has waited for memory.
+    fn submit(&mut self, turn: &mut Turn<'_>, ticket: Ticket, request: Request, mut memory: Loan) {
+        let Request { procedure, at, len, mut segments, rest } = request;
+        let needed = if procedure == READ { len } else { rest.len() };
+        if needed > memory.len() {
+            turn.release(memory);
+            return self.answer(turn, ticket, failure(&too_long()));
+        }
+        let task = Task { ticket, len };
+        if procedure == READ {
+            return self.disk.read(task, at, Pieces::from_iter([memory]));
+        }
+        memory.truncate(needed);
+        memory.copy_from_slice(&rest);
+        segments.push(memory);
+        self.disk.write(task, at, segments);
+    }
+
+    /// Answers a call, or in a later turn if there is no place to send from. A ticket whose
+    /// connection has ended is dropped.
+    fn answer(&mut self, turn: &mut Turn<'_>, ticket: Ticket, answer: Finished) {
+        if let Err((ticket, answer)) = turn.finish(ticket, answer)
+            && turn.is_open(&ticket)
+        {
+            self.answers.push_back((ticket, answer));
+        }
     }
 }
 
 /// Reads a call. Takes the data of a WRITE out of it, in order. What cannot be taken is copied:
 /// segments without a spare, and data in the payload stream.
-fn read(call: &mut Call<'_>) -> Result<Task, ReplyHeader<'static>> {
+fn read(call: &mut Call<'_>) -> Result<Request, ReplyHeader<'static>> {
     let (procedure, mut arguments) = call.arguments(&PROGRAM)?;
     let at = if procedure == NULL { 0 } else { arguments.u64()? };
     let len = if matches!(procedure, READ | WRITE) { arguments.u32()? as usize } else { 0 };
     let position = arguments.position();
-    let mut task = Task { procedure, at, len, memory: ArrayVec::new(), rest: Vec::new() };
+    let mut request = Request { procedure, at, len, segments: Pieces::new(), rest: Vec::new() };
     if procedure != WRITE || len > BLOCK_MAX {
-        return Ok(task);
+        return Ok(request);
     }
     let data = (Some(position as u32), len);
     let is_right = |item: PlacedItem<'_>| (item.position(), item.len() as usize) == data;
     if call.placed().len() > 1 || !call.placed().all(is_right) {
         return Err(AcceptStatus::GarbageArguments.into());
     }
-    while !task.memory.is_full()
-        && let Ok(segment) = call.take(0, task.memory.len())
+    while !request.segments.is_full()
+        && let Ok(segment) = call.take(0, request.segments.len())
     {
-        task.memory.push(segment);
+        request.segments.push(segment);
     }
-    let left = len - task.memory.iter().map(|segment| segment.len()).sum::<usize>();
+    let left = len - request.segments.iter().map(|segment| segment.len()).sum::<usize>();
     let mut stream = call.reader();
     stream.skip(position - stream.position())?;
     let stream = std::iter::from_fn(|| stream.some(len).ok());
     let slices = call.placed().flat_map(|item| item.segments()).chain(stream);
-    slices.for_each(|slice| task.rest.extend_from_slice(slice));
-    task.rest.truncate(left);
-    if task.rest.len() < left { Err(AcceptStatus::GarbageArguments.into()) } else { Ok(task) }
+    slices.for_each(|slice| request.rest.extend_from_slice(slice));
+    request.rest.truncate(left);
+    if request.rest.len() < left { Err(AcceptStatus::GarbageArguments.into()) } else { Ok(request) }
+}
+
+fn too_long() -> io::Error {
+    io::Error::from_raw_os_error(libc::EMSGSIZE)
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rpcrdma::onc::CallHeader;
 use rpcrdma::{Fabric, Payload, Shm};
+use rpcrdma_testing::denied::Denied;
 
 use super::*;
 use crate::args::block;
@@ -88,6 +89,20 @@ fn files_of_any_length_come_back_as_they_were() {
             .expect("every byte is compared");
         assert!(folder.read("file") == folder.read("store"), "{len} bytes, {spares} spares");
     }
+}
+
+#[test]
+fn files_come_back_as_they_were_where_io_uring_is_forbidden() {
+    let denied = Denied { calls: &[libc::SYS_io_uring_setup], errno: libc::EPERM };
+    let folder = Folder::new((2 << 20) + 4099);
+    // The thread of the shard is a child of this one.
+    denied
+        .run(|| {
+            run(&folder.args("store", &["--spares", "5"]), &mut sink())
+                .map_err(|why| why.to_string())
+        })
+        .expect("every byte is compared");
+    assert!(folder.read("file") == folder.read("store"));
 }
 
 #[test]
