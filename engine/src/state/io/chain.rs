@@ -46,6 +46,13 @@ impl Signaled {
         Signaled(self.0 | 1 << at)
     }
 
+    /// The work requests behind the last signaled one of `count` that follow so many unsignaled.
+    #[inline]
+    pub fn unsignaled_behind(self, count: u32, before: u32) -> u32 {
+        let noted = self.0 & !u64::MAX.unbounded_shl(count);
+        noted.checked_ilog2().map_or(before + count, |last| count - 1 - last)
+    }
+
     /// Whether the work request at this position is signaled.
     pub fn contains(self, at: usize) -> bool {
         self.0 >> at & 1 == 1
@@ -135,3 +142,24 @@ impl ExactSizeIterator for Chain<'_> {}
 
 /// Marks the work requests of sends; the other bits are their identifier in the lane.
 pub(super) const SEND: u64 = 1 << 63;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_unsignaled_behind_a_chain_is_what_counting_gives() {
+        for bits in 0..64_u64 {
+            for count in 0..7 {
+                let mut unsignaled = 5;
+                for at in 0..count {
+                    let is_signaled = Signaled(bits).contains(at);
+                    unsignaled = if is_signaled { 0 } else { unsignaled + 1 };
+                }
+                assert_eq!(Signaled(bits).unsignaled_behind(count as u32, 5), unsignaled);
+            }
+        }
+        let all = Signaled(u64::MAX);
+        assert_eq!((all.unsignaled_behind(64, 5), all.unsignaled_behind(0, 5)), (0, 5));
+    }
+}

@@ -270,19 +270,22 @@ impl<Q: Queues> Io<Q> {
         // the inline flag was copied on return.
         let (taken, why) = unsafe { self.queues().post_send(qp, chain) }.of(count);
         parts.stats.doorbells.add(1);
-        let mut sends = 0;
-        for at in 0..taken {
-            let Some(message) = lane.pending.front() else { break };
-            let seq = lane.on_posted(signaled.get().contains(at));
+        let (mut sends, mut left, mut seq) = (0, taken as u32, lane.last_seq());
+        lane.on_run_posted(left, signaled.get().unsignaled_behind(left, lane.unsignaled()));
+        while left > 0
+            && let Some(message) = lane.pending.front()
+        {
             let messages = parts.outbox.messages_mut();
-            let is_inline = messages.is_inline(message, rule.inline_len);
-            sends += u64::from(messages.on_posted(message));
-            let head = messages.head_mut(message);
-            if head.posted < head.requests {
-                continue;
+            let posted = messages.on_posted(message, left);
+            left -= posted.requests;
+            seq = seq.wrapping_add(posted.requests);
+            sends += posted.sends;
+            if !posted.is_whole {
+                break;
             }
-            head.seq = seq;
-            lane.pop(parts.outbox.messages());
+            let is_inline = messages.is_inline(message, rule.inline_len);
+            messages.head_mut(message).seq = seq;
+            lane.pop(messages);
             if is_inline {
                 parts.stats.transmissions_sent_inline.add(1);
                 parts.release(message);

@@ -23,6 +23,16 @@ use rpcrdma_proto::{BulkItem, Gather};
 use crate::message::bulk::{Bulk, ITEMS_MAX, PIECES_MAX};
 use crate::provider::SendOp;
 
+/// Work requests of a message that were posted together.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Posted {
+    pub requests: u32,
+    /// Those that consume a Receive of the peer.
+    pub sends: u64,
+    /// Whether they were the last of the message.
+    pub is_whole: bool,
+}
+
 /// No message.
 pub(crate) const NONE: u32 = u32::MAX;
 /// Payload slots of a message.
@@ -325,14 +335,21 @@ impl Messages {
         head.requests == 0 && head.sge.length <= inline_len
     }
 
-    /// Counts one more posted work request of a message. Returns whether it is a message that
-    /// consumes a Receive of the peer.
+    /// Counts more posted work requests of a message: `most`, or all that are left.
     #[inline]
-    pub fn on_posted(&mut self, index: u32) -> bool {
+    pub fn on_posted(&mut self, index: u32, most: u32) -> Posted {
         let head = &mut self.heads[index as usize];
-        let request = head.posted as usize;
-        head.posted += 1;
-        head.requests == 0 || self.bodies[index as usize].requests[request].op.is_send()
+        if head.requests == 0 {
+            head.posted = 1;
+            return Posted { requests: 1, sends: 1, is_whole: true };
+        }
+        let first = head.posted;
+        head.posted = head.requests.min(first.saturating_add(most as u16));
+        let posted = first as usize..head.posted as usize;
+        let requests = &self.bodies[index as usize].requests[posted];
+        let sends = requests.iter().filter(|request| request.op.is_send()).count() as u64;
+        let is_whole = head.posted == head.requests;
+        Posted { requests: requests.len() as u32, sends, is_whole }
     }
 
     /// The next message in its list.
