@@ -88,17 +88,22 @@ impl Connection {
         let may_expose = demand.explicit.enabled && bounds.explicit;
         let explicit = if may_expose { demand.explicit } else { Explicit::NONE };
         let demand = &CallDemand { explicit, ..*demand };
-        let by_extension = match bounds.xmt {
-            true => self.route_xmt(bounds.count_max, demand),
-            false => self.route_plain(demand),
-        };
+        if !bounds.xmt {
+            let by_base = may_expose.then(|| self.ends().route(demand));
+            return match by_base {
+                Some(Ok(route)) => Ok(route),
+                Some(Err(why)) => self.route_plain(demand).map_err(|_| why),
+                None => self.route_plain(demand),
+            };
+        }
+        let by_extension = self.route_xmt(bounds.count_max, demand);
         if !may_expose {
             return by_extension;
         }
         // wire.md E6: a call that the credits do not allow now takes another form at once.
         let now = self.credits.available().max(1);
         match by_extension {
-            Ok(route) if bounds.xmt && route.count <= now => Ok(route),
+            Ok(route) if route.count <= now => Ok(route),
             Ok(route) => self
                 .route_at_once(bounds, now, demand)
                 .map_or_else(|| self.ends().route(demand).or(Ok(route)), Ok),
@@ -114,9 +119,6 @@ impl Connection {
         now: u32,
         demand: &CallDemand<'_>,
     ) -> Option<CallRoute> {
-        if !bounds.xmt {
-            return None;
-        }
         let route = self.route_xmt(bounds.count_max.min(now), demand).ok()?;
         let is_apart = !route.items.is_empty() || !route.placed.is_empty();
         (is_apart || demand.items.is_empty()).then_some(route)

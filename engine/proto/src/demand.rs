@@ -249,6 +249,12 @@ impl<'a> SegmentLists<'a> {
         self.ends.is_empty()
     }
 
+    /// Segments of all lists.
+    #[must_use]
+    pub fn total(&self) -> u32 {
+        self.ends.last().map_or(0, |end| u32::from(*end))
+    }
+
     /// The list at `index`; empty if there is none, or if its end is invalid.
     #[must_use]
     pub fn list(&self, index: usize) -> &'a [RdmaSegment] {

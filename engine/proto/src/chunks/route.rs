@@ -9,6 +9,7 @@
 //! an RDMA buffer, counts as one.
 
 use arrayvec::ArrayVec;
+use rpcrdma_xdr::chunk::RdmaSegment;
 use rpcrdma_xdr::numbers::limit::{ITEM_SEGMENTS_MAX, MITEMS_MAX, READ_SEGMENTS_MAX};
 use rpcrdma_xdr::numbers::size;
 
@@ -50,6 +51,10 @@ struct CallWay {
     is_fetched: bool,
 }
 
+impl CallWay {
+    const IN_LINE: Self = Self { reads: ItemSet::EMPTY, is_fetched: false };
+}
+
 impl Ends<'_> {
     /// The form of a call whose items and results are checked.
     ///
@@ -57,9 +62,11 @@ impl Ends<'_> {
     /// [`SendError::NoRoute`] if there is none.
     #[inline(never)]
     pub(crate) fn route(&self, demand: &CallDemand<'_>) -> Result<CallRoute, SendError> {
-        let call_ways = self.call_ways(demand);
         for reply in self.reply_ways(demand) {
-            for call in &call_ways {
+            if let Some(route) = self.join(demand, &reply, &CallWay::IN_LINE) {
+                return Ok(route);
+            }
+            for call in &self.other_call_ways(demand) {
                 if let Some(route) = self.join(demand, &reply, call) {
                     return Ok(route);
                 }
@@ -135,11 +142,14 @@ impl Ends<'_> {
         fits.then_some(ChunkReplyWay { writes, reply, lists_len })
     }
 
-    /// The forms of the call that the peer is known to accept, in the order of preference.
-    fn call_ways(&self, demand: &CallDemand<'_>) -> ArrayVec<CallWay, { MITEMS_MAX as usize + 3 }> {
+    /// The forms of the call that the peer is known to accept where all of it in line is not
+    /// possible, in the order of preference.
+    fn other_call_ways(
+        &self,
+        demand: &CallDemand<'_>,
+    ) -> ArrayVec<CallWay, { MITEMS_MAX as usize + 2 }> {
         let way = |reads, is_fetched| CallWay { reads, is_fetched };
         let mut ways = ArrayVec::new();
-        ways.push(way(ItemSet::EMPTY, false));
         if !demand.explicit.enabled {
             return ways;
         }
@@ -258,8 +268,7 @@ impl Explicit {
 impl PeerLimits {
     /// Whether the peer accepts a header of this length (wire.md W1).
     pub(crate) fn fits_header(&self, header_len: u32) -> bool {
-        let first = self.structure.segments().next().map_or(0, |segment| segment.length);
-        header_len <= first.min(self.recv_size)
+        header_len <= self.structure.first_len().min(self.recv_size)
     }
 
     /// Whether header and payload fit a buffer of the peer, with the first words of the payload
@@ -281,7 +290,7 @@ pub(crate) fn check_exposed(
 ) -> Result<u32, Misuse> {
     const WRONG: Misuse = Misuse("what is exposed is not what the route names");
     let lists = CallLists { is_fetched: route.form == CallForm::NoMsg, wants: route.wants };
-    let header_len = lists.header_len(route.items, exposed);
+    let header_len = lists.header_len(exposed);
     // The route has checked that a header of its length fits.
     let fits = header_len <= route.layout.header_len;
     if is_as_routed(route, demand, exposed) && fits { Ok(header_len) } else { Err(WRONG) }
@@ -293,14 +302,15 @@ pub(crate) fn is_as_routed(
     demand: &CallDemand<'_>,
     exposed: &Exposed<'_>,
 ) -> bool {
-    let total = |segments: &[_]| total_len(segments.iter().copied());
-    let items = route.items.iter().all(|index| {
+    let total = |segments: &[RdmaSegment]| total_len(segments.iter().copied());
+    // There is a list for each member, in the same order.
+    let items = route.items.iter().enumerate().all(|(rank, index)| {
         let len = demand.items.get(index).map_or(0, |item| item.len);
-        total(exposed.items.of(route.items, index)) == u64::from(len)
+        total(exposed.items.list(rank)) == u64::from(len)
     });
-    let wants = route.wants.iter().all(|index| {
+    let wants = route.wants.iter().enumerate().all(|(rank, index)| {
         let len = demand.wants.get(index).map_or(0, |want| want.max_len);
-        total(exposed.wants.of(route.wants, index)) >= u64::from(len)
+        total(exposed.wants.list(rank)) >= u64::from(len)
     });
     let counts = exposed.items.len() == route.items.len() as usize
         && exposed.wants.len() == route.wants.len() as usize;

@@ -39,13 +39,10 @@ pub(crate) const READ_LEN: u32 = 4 + 4 + size::SEGMENT as u32;
 
 impl CallLists {
     /// Bytes of the header with these lists.
-    pub(crate) fn header_len(&self, items: ItemSet, exposed: &Exposed<'_>) -> u32 {
-        let lists = items.iter().map(|index| exposed.items.of(items, index).len());
-        let reads = (exposed.body.len() + lists.sum::<usize>()) as u32;
-        let writes: u32 = self
-            .writes()
-            .map(|index| 4 + chunk_len(exposed.wants.of(self.wants, index).len() as u32))
-            .sum();
+    pub(crate) fn header_len(&self, exposed: &Exposed<'_>) -> u32 {
+        let reads = exposed.body.len() as u32 + exposed.items.total();
+        let chunks = self.writes().len() as u32;
+        let writes = chunks * (4 + chunk_len(0)) + exposed.wants.total() * size::SEGMENT as u32;
         let reply = match exposed.reply {
             [] => 0,
             segments => chunk_len(segments.len() as u32),

@@ -220,7 +220,9 @@ impl<'a> GroupPlan<'a> {
         let payload = self.payload_of(index);
         let bulk = self.bulk;
         let mut len = header_len + (payload.end - payload.start);
-        while let Some(stretch) = self.stretch(structure, index) {
+        while !self.placed.is_empty()
+            && let Some(stretch) = self.stretch(structure, index)
+        {
             debug_assert!(stretch.at >= len, "an item begins behind what is before it");
             len = stretch.at + stretch.len;
         }

@@ -244,10 +244,13 @@ impl Exposures {
         let Exposures { entries, free, rdma_buffers, .. } = self;
         let entry = &mut entries[index as usize];
         debug_assert!(entry.buffers.is_empty(), "the reply was dealt with");
-        let loans = entry.targets.drain(..).flatten().chain(entry.body.drain(..));
-        for loan in loans {
-            // Loans of the program return to their pool when dropped.
-            drop(rdma_buffers.give_back(loan).err());
+        // Loans of the program return to their pool when dropped.
+        let mut give_back = |loan| drop(rdma_buffers.give_back(loan).err());
+        while let Some(target) = entry.targets.pop() {
+            target.into_iter().for_each(&mut give_back);
+        }
+        while let Some(loan) = entry.body.pop() {
+            give_back(loan);
         }
         entry.clear();
         free.push(index);

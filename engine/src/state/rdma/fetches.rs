@@ -127,8 +127,10 @@ impl Fetches {
     /// The next call to read, if one may begin and buffers are free for it. `is_alone` states that
     /// there are no other peers.
     pub fn begin(&mut self, rdma_buffers: &BulkPool, is_alone: bool) -> Option<u32> {
-        let at = self.next(rdma_buffers, is_alone)?;
-        let peer = self.line.remove(at)?;
+        let peer = match self.next(rdma_buffers, is_alone)? {
+            0 => self.line.pop_front()?,
+            at => self.line.remove(at)?,
+        };
         let share = &mut self.shares[peer as usize];
         let (first, last) = share.waiting.take()?;
         let entry = &mut self.entries[first as usize];
@@ -147,7 +149,7 @@ impl Fetches {
     /// The position in the queue of the peer whose call is next.
     fn next(&self, rdma_buffers: &BulkPool, is_alone: bool) -> Option<usize> {
         let Fetches { used, most, .. } = *self;
-        if used.reads >= most.reads {
+        if self.line.is_empty() || used.reads >= most.reads {
             return None;
         }
         let half = FetchUse { reads: most.reads.div_ceil(2), buffers: most.buffers.div_ceil(2) };
