@@ -59,8 +59,9 @@ impl Wire<'_> for ReadSegment {
     }
 
     fn encode(&self, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
-        writer.put_u32(self.position)?;
-        self.target.encode(writer)
+        let RdmaSegment { handle, length, offset } = self.target;
+        let (high, low) = ((offset >> 32) as u32, offset as u32);
+        writer.put_words::<5, { 4 + size::SEGMENT }>([self.position, handle, length, high, low])
     }
 
     fn encoded_len(&self) -> usize {

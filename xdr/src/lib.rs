@@ -36,7 +36,7 @@
 //! A module uses only modules that stand below it.
 //!
 //! - `text`: a header as a line of text
-//! - `header`
+//! - `header`, `one_chunk`
 //! - `property`: what the OPTIONAL operations of `[XCHAR]` carry
 //! - `rtr`: what those of `[RTR]` carry
 //! - `chunk`, `onc`, `private_data`
@@ -57,6 +57,7 @@ pub mod error;
 pub mod header;
 pub mod numbers;
 pub mod onc;
+pub mod one_chunk;
 pub mod private_data;
 pub mod property;
 pub mod rtr;

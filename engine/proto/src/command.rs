@@ -181,6 +181,21 @@ impl Connection {
         route: &CallRoute,
         exposed: &Exposed<'a>,
     ) -> Result<Plan<'a>, SendError> {
+        let mut route = *route;
+        route.layout.header_len = self.take_for_routed(ledger, id, demand, &route, exposed)?;
+        Ok(route::plan_call(id.xid(), &route, demand, exposed))
+    }
+
+    /// Takes what a routed call needs, all or nothing. Returns the length of its first header with
+    /// what was exposed for it.
+    pub(crate) fn take_for_routed(
+        &mut self,
+        ledger: &mut ShardLedger,
+        id: CallId,
+        demand: &CallDemand<'_>,
+        route: &CallRoute,
+        exposed: &Exposed<'_>,
+    ) -> Result<u32, SendError> {
         if route.recv_size != self.limits().recv_size {
             return Err(Misuse("the peer's buffers are others than the call was routed for").into());
         }
@@ -188,17 +203,15 @@ impl Connection {
             (CallForm::Msg | CallForm::NoMsg, _) | (_, []) => WantSet::NONE,
             (CallForm::Xmt, wants) => WantSet::of(wants, route.wants)?,
         };
-        let mut route = *route;
-        if route.exposes() {
-            route.layout.header_len = match route.form {
-                CallForm::Xmt => xmt::check_exposed(&route, demand, exposed)?,
-                CallForm::Msg | CallForm::NoMsg => check_exposed(&route, demand, exposed)?,
-            };
-        }
+        let header_len = match route.form {
+            _ if !route.exposes() => route.layout.header_len,
+            CallForm::Xmt => xmt::check_exposed(route, demand, exposed)?,
+            CallForm::Msg | CallForm::NoMsg => check_exposed(route, demand, exposed)?,
+        };
         let is_xmt = route.form == CallForm::Xmt;
         let (credits, receives) = (route.count, route.reply_count);
         self.take_for_call(ledger, id, CallNeeds { credits, receives, wants, is_xmt })?;
-        Ok(route::plan_call(id.xid(), &route, demand, exposed))
+        Ok(header_len)
     }
 
     /// [`Connection::route_call`] and [`Connection::begin_call`] in one, for a call without exposed

@@ -104,7 +104,7 @@ pub use property::PeerLimits;
 pub use report::{Refusal, Report};
 pub use settings::{Interop, ReplyChunkUse, Role, Settings};
 pub use short::{
-    CallWith, ContinuedPlan, GatherMeans, ItemStretch, SegmentItem, Short, ShortKind, ShortPlan,
-    ShortSend, SingleItem,
+    CallWith, ChunkCall, ChunkCallPlan, ChunkReply, ContinuedPlan, GatherMeans, InvalidatingReply,
+    ItemStretch, SegmentItem, Short, ShortKind, ShortPlan, ShortSend, SingleItem,
 };
 pub use version::{Start, Version, Versions};

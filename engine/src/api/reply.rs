@@ -216,6 +216,12 @@ fn send_plain(parts: &mut Parts, peer: &mut Peer, to: &ReplyTo) -> bool {
     outbox.is_plain() && outbox.send_short(peer, ledger, ShortSend::Reply { to, item: None })
 }
 
+/// As [`send_plain`], if the reply invalidates a key of the caller.
+fn send_invalidating(parts: &mut Parts, peer: &mut Peer, to: &ReplyTo) -> bool {
+    let Parts { outbox, ledger, .. } = parts;
+    outbox.is_plain() && outbox.send_invalidating(peer, ledger, to)
+}
+
 /// As [`Reply::send_short`], to a call that is not plain: it may request a single item.
 #[inline(never)]
 fn send_asked(
@@ -223,10 +229,15 @@ fn send_asked(
     peer: &mut Peer,
     ReplyContext { to, saved_offer, .. }: &ReplyContext<'_>,
 ) -> bool {
-    let Some(saved_offer) = saved_offer else { return send_plain(parts, peer, to) };
-    let Some(direction) = saved_offer.direction() else { return false };
+    let Some(saved_offer) = saved_offer else {
+        return send_plain(parts, peer, to) || send_invalidating(parts, peer, to);
+    };
     let Parts { outbox, ledger, .. } = parts;
     let Some(item) = outbox.single_item() else { return false };
+    if let Some(list) = saved_offer.write_list() {
+        return outbox.send_written(peer, ledger, to, &item, list);
+    }
+    let Some(direction) = saved_offer.direction() else { return false };
     let short = ShortSend::Reply { to, item: Some((&item, direction)) };
     outbox.send_short(peer, ledger, short) || outbox.send_continued(peer, ledger, short)
 }

@@ -7,6 +7,7 @@ use rpcrdma_xdr::chunk::WriteChunk;
 use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::numbers::size;
+use rpcrdma_xdr::one_chunk::OneWrite;
 use rpcrdma_xdr::rtr::fixed::{IntoBytes, OneDirection};
 
 use super::HEADERS_LEN;
@@ -71,6 +72,25 @@ impl SavedOffer {
         self.clear();
         self.bytes.extend(directions.as_bytes().iter().copied());
         self.lists = KeptOffer::Directions(OneDirection::SET);
+    }
+
+    /// Stores the Write list of a call with one short chunk, as encoded.
+    #[inline]
+    pub fn set_one_write(&mut self, list: &[u8]) {
+        self.clear();
+        let is_stored = self.bytes.try_extend_from_slice(list).is_ok();
+        debug_assert!(is_stored, "a short chunk has few segments");
+        let writes = OneWrite::extent_of(list.len());
+        self.lists = KeptOffer::Chunks { writes, reply: None };
+    }
+
+    /// The Write list, if the offer is chunks that are stored in place.
+    #[inline]
+    pub fn write_list(&self) -> Option<&[u8]> {
+        match self.lists {
+            KeptOffer::Chunks { reply: None, .. } => Some(&self.bytes),
+            _ => None,
+        }
     }
 
     /// The offer, if it is anything.

@@ -13,7 +13,6 @@ use super::Core;
 use crate::connection_id::ConnectionId;
 use crate::message::bulk::Bulk;
 use crate::provider::Provider;
-use crate::state::lane::messages::NONE;
 use crate::state::lane::queue::Queue;
 use crate::state::peers::{Peer, Phase};
 use crate::stats::tally::Counts;
@@ -192,7 +191,7 @@ impl<P: Provider> Core<P> {
         audit.headers = Held { total: headers.capacity(), free: headers.free(), held: 0 };
         audit.messages.total = messages.capacity();
         audit.messages.free = messages.free();
-        for item in outbox.inline_sends().iter().map(|it| it.item).filter(|item| *item != NONE) {
+        for item in outbox.inline_sends().iter().filter_map(|it| it.with.item()) {
             audit.messages.held += 1;
             self.count_pieces(item, &mut audit);
         }

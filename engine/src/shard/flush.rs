@@ -22,8 +22,8 @@ impl<P: Provider> Core<P> {
     pub fn flush(&mut self, now: u64, handler: &mut dyn Handler) {
         let outbox = &mut self.parts.outbox;
         outbox.on_left();
-        if outbox.has_items() {
-            self.flush_items();
+        if outbox.has_others() {
+            self.flush_others();
         } else if !outbox.inline_sends().is_empty() {
             self.io.flush_inline::<false>(&mut self.parts, &mut self.peers);
         }
@@ -32,9 +32,9 @@ impl<P: Provider> Core<P> {
         }
     }
 
-    /// Posts the messages that precede the lanes, where some have an item.
+    /// Posts the messages that precede the lanes, where some are not plain.
     #[inline(never)]
-    fn flush_items(&mut self) {
+    fn flush_others(&mut self) {
         self.io.flush_inline::<true>(&mut self.parts, &mut self.peers);
     }
 

@@ -6,7 +6,7 @@ use rpcrdma_xdr::numbers::limit::MITEMS_MAX;
 use crate::demand::Offered;
 use crate::error::Violation;
 use crate::ingress::{Message, Via};
-use crate::placement::placed::{Items, Placed, ReadChunks, Sums};
+use crate::placement::placed::{Items, Placed, ReadChunks, ReadItem, Sums};
 use crate::segments::{check_possible, total_len};
 
 /// Bytes that every message begins with and that are never excised: xid and direction.
@@ -34,6 +34,7 @@ pub fn resolve_call<'a>(message: &Message<'a>, rpc_len_max: u32) -> Result<Place
         (_, Some(_)) => return Err(Violation::BadHeader("two things are at position zero")),
     }
     let (mut excised, mut previous_end, mut count) = (0, RPC_PREFIX_LEN, 0);
+    let mut last = None;
     for chunk in chunks {
         // Each chunk takes a pass over the list, so the number of chunks is bounded.
         if count == MITEMS_MAX {
@@ -50,10 +51,17 @@ pub fn resolve_call<'a>(message: &Message<'a>, rpc_len_max: u32) -> Result<Place
         excised += padded;
         previous_end = position + padded;
         count += 1;
+        last = Some(ReadItem { position: chunk.position, len: chunk.message_len() });
     }
+    let items = match last {
+        Some(item) if count == 1 && item.len > 0 && body.is_none() => {
+            Items::OneRead { reads, item }
+        }
+        _ => Items::Read { reads },
+    };
     let body_len = body.map(|chunk| chunk.message_len());
     let lens = MessageLens { payload: part.payload_len, stream, excised };
-    placed(Items::Read { reads }, body_len, lens, rpc_len_max)
+    placed(items, body_len, lens, rpc_len_max)
 }
 
 /// Checks the lists of a reply against what was offered (RFC 8166 3.4.6, 4.3; wire.md C7, C8).
@@ -120,6 +128,7 @@ fn placed<'a>(
         Ok(virtual_len) if virtual_len <= rpc_len_max => {
             let is_here = match &items {
                 Items::Read { reads } => reads.is_empty(),
+                Items::OneRead { .. } => false,
                 Items::Listed { .. } | Items::Written { .. } => true,
             };
             Ok(Placed { items, sums: Sums { body_len, payload_len, virtual_len, is_here } })

@@ -50,7 +50,12 @@ impl CallLists {
         size::HEADER_MIN as u32 + reads * READ_LEN + writes + reply
     }
 
-    /// The procedure and the lists.
+    /// The procedure.
+    pub(crate) fn proc(&self) -> u32 {
+        if self.is_fetched { proc::NOMSG } else { proc::MSG }
+    }
+
+    /// The lists.
     pub(crate) fn encode(
         &self,
         items: &[BulkItem],
@@ -58,7 +63,6 @@ impl CallLists {
         exposed: &Exposed<'_>,
         writer: &mut Writer<'_>,
     ) -> Result<(), NoRoom> {
-        writer.put_u32(if self.is_fetched { proc::NOMSG } else { proc::MSG })?;
         // wire.md C1: the message comes first, then its items, by position.
         put_reads(0, exposed.body, writer)?;
         for index in read.iter() {
@@ -94,7 +98,12 @@ impl ReplyLists<'_> {
         size::HEADER_MIN as u32 + writes + reply
     }
 
-    /// The procedure and the lists. Item `i` of the reply is in chunk `i` if it was written.
+    /// The procedure.
+    pub(crate) fn proc(&self) -> u32 {
+        if self.is_written { proc::NOMSG } else { proc::MSG }
+    }
+
+    /// The lists. Item `i` of the reply is in chunk `i` if it was written.
     pub(crate) fn encode(
         &self,
         items: &[BulkItem],
@@ -102,7 +111,6 @@ impl ReplyLists<'_> {
         stream: u32,
         writer: &mut Writer<'_>,
     ) -> Result<(), NoRoom> {
-        writer.put_u32(if self.is_written { proc::NOMSG } else { proc::MSG })?;
         // RFC 8166 4.3.1: no Read list in a reply.
         writer.put_bool(false)?;
         for (index, WriteChunk(chunk)) in self.writes.iter().enumerate() {

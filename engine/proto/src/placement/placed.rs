@@ -41,6 +41,8 @@ pub(crate) enum Items<'a> {
     Listed { items: Array<'a, MsgItem<'a>>, is_reply: bool },
     /// In the Read list of a call.
     Read { reads: ReadList<'a> },
+    /// In the Read list of a call whose only chunk is an item.
+    OneRead { reads: ReadList<'a>, item: ReadItem },
     /// In the Write list of a reply.
     Written { writes: WriteList<'a> },
 }
@@ -50,7 +52,15 @@ pub(crate) enum Items<'a> {
 enum KeptItems {
     Listed { items: Extent, is_reply: bool },
     Read { reads: Extent },
+    OneRead { reads: Extent, item: ReadItem },
     Written { writes: Extent },
+}
+
+/// An item of a Read list.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadItem {
+    pub(crate) position: u32,
+    pub(crate) len: u32,
 }
 
 /// An item that is not in the payload stream.
@@ -120,6 +130,9 @@ impl<'a> Placed<'a> {
                 PlacedSource::Listed { items: items.iter(), next: 0, is_reply }
             }
             Items::Read { reads } => PlacedSource::Read(ReadItems::new(reads)),
+            Items::OneRead { reads, item } => {
+                PlacedSource::OneRead(Some(read_item(reads, 0, item)))
+            }
             Items::Written { writes } => PlacedSource::Written { writes: writes.iter(), next: 0 },
         })
     }
@@ -129,7 +142,7 @@ impl<'a> Placed<'a> {
     pub fn results(&self) -> impl Iterator<Item = ItemKind> + use<'a> {
         let items = match self.items {
             Items::Listed { items, .. } => items,
-            Items::Read { .. } | Items::Written { .. } => Array::EMPTY,
+            Items::Read { .. } | Items::OneRead { .. } | Items::Written { .. } => Array::EMPTY,
         };
         items.iter().map(|item| ItemKind::of(&item.loc))
     }
@@ -144,7 +157,7 @@ impl<'a> Placed<'a> {
                 let source = SegmentSource::Read { reads, position: 0 };
                 Place::Remote(Segments { source, len })
             }
-            Items::Listed { .. } | Items::Written { .. } => Place::Sink,
+            Items::Listed { .. } | Items::OneRead { .. } | Items::Written { .. } => Place::Sink,
         };
         Some(MessageBody { len, at })
     }
@@ -176,6 +189,7 @@ impl<'a> Placed<'a> {
                 KeptItems::Listed { items: items.extent(), is_reply }
             }
             Items::Read { reads } => KeptItems::Read { reads: reads.extent() },
+            Items::OneRead { reads, item } => KeptItems::OneRead { reads: reads.extent(), item },
             Items::Written { writes } => KeptItems::Written { writes: writes.extent() },
         };
         KeptPlaced { items, sums: self.sums }
@@ -183,6 +197,23 @@ impl<'a> Placed<'a> {
 }
 
 impl KeptPlaced {
+    /// A reply whose header has these Write chunks.
+    pub(crate) fn written(writes: Extent, payload_len: u32, virtual_len: u32) -> Self {
+        let items = KeptItems::Written { writes };
+        Self { items, sums: Sums { body_len: None, payload_len, virtual_len, is_here: true } }
+    }
+
+    /// A call whose Read list has only this item, which has bytes.
+    pub(crate) fn one_read(
+        reads: Extent,
+        item: ReadItem,
+        payload_len: u32,
+        virtual_len: u32,
+    ) -> Self {
+        let items = KeptItems::OneRead { reads, item };
+        Self { items, sums: Sums { body_len: None, payload_len, virtual_len, is_here: false } }
+    }
+
     /// What was found in the message with this first segment.
     #[must_use]
     pub fn of<'a>(&self, first_segment: &'a [u8]) -> Placed<'a> {
@@ -191,6 +222,9 @@ impl KeptPlaced {
                 Items::Listed { items: Array::at(first_segment, items), is_reply }
             }
             KeptItems::Read { reads } => Items::Read { reads: List::at(first_segment, reads) },
+            KeptItems::OneRead { reads, item } => {
+                Items::OneRead { reads: List::at(first_segment, reads), item }
+            }
             KeptItems::Written { writes } => {
                 Items::Written { writes: List::at(first_segment, writes) }
             }
@@ -207,6 +241,7 @@ pub struct PlacedItems<'a>(PlacedSource<'a>);
 enum PlacedSource<'a> {
     Listed { items: Iter<'a, MsgItem<'a>>, next: usize, is_reply: bool },
     Read(ReadItems<'a>),
+    OneRead(Option<PlacedItem<'a>>),
     Written { writes: Iter<'a, WriteChunk<'a>>, next: usize },
 }
 
@@ -224,6 +259,7 @@ impl<'a> Iterator for PlacedItems<'a> {
                 }
             },
             PlacedSource::Read(items) => items.next(),
+            PlacedSource::OneRead(item) => item.take(),
             PlacedSource::Written { writes, next } => loop {
                 let (index, chunk) = (*next, writes.next()?);
                 *next += 1;
@@ -356,11 +392,15 @@ impl<'a> Iterator for ReadItems<'a> {
         let chunk = self.chunks.find(|chunk| chunk.position > 0 && chunk.len > 0)?;
         let index = self.index;
         self.index += 1;
-        let (position, len) = (chunk.position, chunk.message_len());
-        let source = SegmentSource::Read { reads: self.chunks.reads, position };
-        let at = Place::Remote(Segments { source, len });
-        Some(PlacedItem { index, position: Some(position), len, at })
+        let item = ReadItem { position: chunk.position, len: chunk.message_len() };
+        Some(read_item(self.chunks.reads, index, item))
     }
+}
+
+fn read_item(reads: ReadList<'_>, index: usize, item: ReadItem) -> PlacedItem<'_> {
+    let ReadItem { position, len } = item;
+    let at = Place::Remote(Segments { source: SegmentSource::Read { reads, position }, len });
+    PlacedItem { index, position: Some(position), len, at }
 }
 
 /// The item that was written to a chunk of a reply, if one was.

@@ -15,6 +15,7 @@ use rpcrdma_xdr::cursor::Writer;
 use rpcrdma_xdr::error::NoRoom;
 use rpcrdma_xdr::header::{Body, Header, Optional};
 use rpcrdma_xdr::numbers::opttype;
+use rpcrdma_xdr::one_chunk::BaseStart;
 use rpcrdma_xdr::rtr::fixed::{Operation, ReqEnd, RespEnd, Stamp};
 use rpcrdma_xdr::rtr::placement::{Loc, MsgItem, RsdSet, Tbsns};
 use rpcrdma_xdr::rtr::structure::{RecvStructure, SegmentRun};
@@ -257,11 +258,11 @@ impl<'a> GroupPlan<'a> {
         match self.form {
             Form::Msg(_) => header(Body::Msg(ChunkLists::EMPTY)).encode(writer),
             Form::ChunkCall(lists) => {
-                self.encode_words(stamp, writer)?;
+                writer.put(&BaseStart::new(self.xid, stamp, lists.proc()))?;
                 lists.encode(self.items, self.direct, &self.exposed, writer)
             }
             Form::ChunkReply(lists) => {
-                self.encode_words(stamp, writer)?;
+                writer.put(&BaseStart::new(self.xid, stamp, lists.proc()))?;
                 lists.encode(self.items, self.direct, self.stream, writer)
             }
             Form::Request { wants, offered, rsbuf } => {
@@ -338,12 +339,6 @@ impl<'a> GroupPlan<'a> {
     /// What the header of an operation begins with.
     fn operation(&self, opttype: u32, stamp: Stamp) -> Operation {
         Operation::new(self.xid, stamp, opttype, self.header_len)
-    }
-
-    /// The words in front of the procedure.
-    fn encode_words(&self, stamp: Stamp, writer: &mut Writer<'_>) -> Result<(), NoRoom> {
-        let words = [self.xid, stamp.vers, stamp.credit];
-        words.into_iter().try_for_each(|word| writer.put_u32(word))
     }
 
     /// The handle that the last transmission of the message is to invalidate.

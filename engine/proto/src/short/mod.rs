@@ -3,12 +3,14 @@
 //! ```text
 //!   plain         RDMA_MSG with an RPC message in it and nothing else, in either version
 //!   single item   RDMA_OPTIONAL with one item placed by Send, or with one result asked for
+//!   chunk         RDMA_MSG with one Read segment or one Write chunk, to a server: [`ChunkCall`]
 //! ```
 //! [`Connection::on_short`] takes received messages: it recognises both kinds from one look at a
 //! header. [`Connection::begin_short`] plans messages to send. A message that is not exactly of one
 //! kind, or breaks a rule, takes the general way, the only one that reports errors. Both ways leave
 //! the connection in the same state and put the same bytes on the wire, which tests compare.
 
+mod chunk;
 mod continued;
 mod message;
 mod single_item;
@@ -29,6 +31,7 @@ use crate::placement::direct::WantSet;
 use crate::placement::inline::Direction;
 use crate::settings::Role;
 
+pub use self::chunk::{ChunkCall, ChunkCallPlan, ChunkReply, InvalidatingReply};
 pub use self::continued::{ContinuedPlan, ItemStretch};
 pub use self::message::{
     CallWith, GatherMeans, SegmentItem, Short, ShortKind, ShortPlan, ShortSend, SingleItem,

@@ -423,7 +423,7 @@ fn payload(
 
 /// Whether an item may be taken out of the stream there (wire.md E16).
 #[inline]
-fn is_position(position: u32, payload_len: u32) -> bool {
+pub(super) fn is_position(position: u32, payload_len: u32) -> bool {
     position.is_multiple_of(4) && position >= RpcPrefix::LEN as u32 && position <= payload_len
 }
 

@@ -9,6 +9,7 @@ mod conversation;
 mod explicit;
 mod floods;
 mod hostile;
+mod one_chunk;
 mod pair;
 mod properties;
 mod rooms;

@@ -81,7 +81,7 @@ impl Receive {
 
     /// Delivers a message whose parts are in the map.
     #[inline(never)]
-    fn deliver_mapped<H: AsHandler + ?Sized>(
+    pub(super) fn deliver_mapped<H: AsHandler + ?Sized>(
         &mut self,
         (peer, address): (&mut Peer, &Address),
         parts: &mut Parts,

@@ -10,6 +10,7 @@ mod deliver;
 pub(crate) mod disposition;
 mod groups;
 mod interpret;
+mod one_chunk;
 pub(crate) mod prepare;
 pub(crate) mod transmission;
 pub(crate) mod waiting;

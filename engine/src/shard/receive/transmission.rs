@@ -45,6 +45,8 @@ impl<P: Provider> Core<P> {
         handler: &mut dyn Handler,
     ) {
         let token = self.receive_part(index, token, recv, now, handler);
+        let Some(token) = token else { return };
+        let token = self.receive_one_chunk(index, token, recv, handler);
         let Some(mut token) = token else { return };
         loop {
             let disposition = self.classify(index, &token, recv, now, handler);

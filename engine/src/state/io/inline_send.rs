@@ -7,20 +7,19 @@ use core::ops::Range;
 
 use super::chain::{SEND, Signaled};
 use super::{CHAIN, Io, OPEN};
-use crate::provider::{PostError, Queues, SendFlags, SendWr, Taken, WrId};
+use crate::provider::{PostError, Queues, SendFlags, SendOp, SendWr, Taken, WrId};
 use crate::state::lane::Lane;
-use crate::state::lane::messages::NONE;
 use crate::state::parts::Parts;
 use crate::state::peers::Peers;
-use crate::state::send::batch::InlineSend;
+use crate::state::send::batch::{InlineSend, With};
 use crate::state::send::outbox::Outbox;
 
 impl<Q: Queues> Io<Q> {
     /// Posts the messages that precede the lanes, one chain for each run of messages to the same
-    /// peer. The slots of short ones are free on return; those that may have an item (`ITEMS`) are
-    /// in flight if they have. Messages that a queue pair does not take wait in its lane.
+    /// peer. The slots of short ones are free on return; those with an item are in flight. Without
+    /// `OTHERS` all are plain. Messages that a queue pair does not take wait in its lane.
     #[inline(always)]
-    pub fn flush_inline<const ITEMS: bool>(&mut self, parts: &mut Parts, peers: &mut Peers) {
+    pub fn flush_inline<const OTHERS: bool>(&mut self, parts: &mut Parts, peers: &mut Peers) {
         let Parts { outbox, stats, .. } = parts;
         let (mut done, mut doorbells, mut sent, mut items) = (0, 0, 0, 0);
         let mut trouble = None;
@@ -31,9 +30,9 @@ impl<Q: Queues> Io<Q> {
                 run += 1;
             }
             if let Some(peer) = peers.at(to) {
-                let posted = match ITEMS {
+                let posted = match OTHERS {
                     false => self.post_inline(&rest[..run], to, &mut peer.lane),
-                    true => self.post_items(outbox, (done, run), to, &mut peer.lane, &mut items),
+                    true => self.post_others(outbox, (done, run), to, &mut peer.lane, &mut items),
                 };
                 doorbells += u64::from(posted.is_some());
                 let full = Taken::with_error(0, PostError::QueueFull);
@@ -52,7 +51,7 @@ impl<Q: Queues> Io<Q> {
         stats.transmissions_sent.add(sent);
         stats.transmissions_sent_inline.add(sent - items);
         match trouble {
-            None if ITEMS => outbox.end_posted(),
+            None if OTHERS => outbox.end_posted(),
             None => outbox.free_inline(),
             Some((to, why, taken)) => on_trouble(outbox, peers, to, why, done..done + taken),
         }
@@ -86,10 +85,10 @@ impl<Q: Queues> Io<Q> {
         Some(posted)
     }
 
-    /// As [`Io::post_inline`], for `count` messages from `first` on, which may have an item. Those
-    /// that have one are in flight, and counted in `items`.
+    /// As [`Io::post_inline`], for `count` messages from `first` on, which need not be plain. Those
+    /// with an item are in flight, and counted in `items`.
     #[inline]
-    fn post_items(
+    fn post_others(
         &mut self,
         outbox: &mut Outbox,
         (first, count): (usize, usize),
@@ -105,18 +104,23 @@ impl<Q: Queues> Io<Q> {
         let (signaled, run) = (&noted, &outbox.inline_sends()[first..first + count]);
         let wrs = run.iter().enumerate().map(move |(at, it)| {
             let (mut sgl, mut flags) = (core::slice::from_ref(&it.sge), SendFlags::INLINE);
+            let mut op = SendOp::Send;
             unsignaled += 1;
             let mut is_due = unsignaled >= rule.signal_every;
-            if it.item != NONE {
-                (sgl, flags) = (&sender.messages().body(it.item).gather, SendFlags::empty());
-                is_due |= unsignaled >= rule.hold_max || sender.is_awaited(it.item);
+            match it.with {
+                With::Nothing => {}
+                With::Invalidate(rkey) => op = SendOp::SendInvalidate { rkey },
+                With::Item(item) => {
+                    (sgl, flags) = (&sender.messages().body(item).gather, SendFlags::empty());
+                    is_due |= unsignaled >= rule.hold_max || sender.is_awaited(item);
+                }
             }
             if is_due {
                 flags |= SendFlags::SIGNALED;
                 unsignaled = 0;
                 signaled.set(signaled.get().with(at));
             }
-            SendWr::send(WrId(SEND | names.take()), sgl, flags)
+            SendWr { wr_id: WrId(SEND | names.take()), op, sgl, flags }
         });
         // SAFETY: a request without an item is inline, so that its slot has been read on return.
         // One with an item names a slot, loans and registered bytes that its message owns; it goes

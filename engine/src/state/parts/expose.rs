@@ -79,10 +79,18 @@ impl Parts {
         let conn = &mut peer.conn;
         let (segments, opening) = exposure.opening();
         stats.exposures.add(opening.grants.len() as u64);
-        let plan = conn
-            .begin_call(ledger, id, demand, route, &segments.exposed())
+        let (exposed, headroom) = (segments.exposed(), outbox.call_headroom(message));
+        let planned = conn
+            .begin_chunk_call(ledger, id, demand, route, &exposed, headroom)
             .map_err(CallRefused::Protocol)?;
-        outbox.lay_out_opening(message, conn, plan, opening)?;
+        match planned {
+            Some(plan) => outbox.lay_out_chunk_call(message, &plan, opening.grants)?,
+            None => {
+                let plan = conn.begin_call(ledger, id, demand, route, &exposed);
+                let plan = plan.map_err(CallRefused::Protocol)?;
+                outbox.lay_out_opening(message, conn, plan, opening)?;
+            }
+        }
         outbox.messages_mut().head_mut(message).after = After::Called(place);
         exposure.is_called = true;
         exposure.has_chunks = !matches!(route.form, CallForm::Xmt);

@@ -212,6 +212,18 @@ pub(crate) fn buffers_needed(
         add(len, at);
     }
     placed.iter().for_each(|item| add(item.len, item.at));
+    check_needs(count, requests, available)
+}
+
+/// As [`buffers_needed`], for a call with one item, of `len` bytes in one segment.
+pub(crate) fn buffers_needed_for_one(
+    len: u32,
+    available: FetchBuffers,
+) -> Result<usize, Violation> {
+    check_needs(buffers_for(len, available.len), 1, available)
+}
+
+fn check_needs(count: usize, requests: usize, available: FetchBuffers) -> Result<usize, Violation> {
     // Each end of a buffer and each end of a segment begins another scatter entry.
     let fits = count <= available.count.min(LOANS_MAX) && requests + count <= REQUESTS_MAX;
     if fits { Ok(count) } else { Err(TOO_MUCH) }

@@ -12,8 +12,6 @@
 
 use rpcrdma_mempool::{SendSlot, Sge};
 
-use crate::state::lane::messages::NONE;
-
 /// The messages that are posted before those in the lanes, and the slot of the draft.
 pub(crate) struct Batch {
     /// The slot that a program writes to.
@@ -29,17 +27,42 @@ pub(crate) struct Batch {
 /// that its slot is free as soon as it is posted; or with an item that leaves from its place.
 pub(crate) struct InlineSend {
     pub peer: u32,
-    /// The message of the slab that has the item and the whole gather list; [`NONE`] without one.
-    pub item: u32,
+    pub with: With,
     /// The gather entry: bytes of the slot.
     pub sge: Sge,
     /// Has its bytes.
     slot: Option<SendSlot>,
 }
 
+/// What a message of the batch has beside its gather entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum With {
+    /// It is plain.
+    Nothing,
+    /// It is a plain reply that invalidates this key of the peer.
+    Invalidate(u32),
+    /// The message of the slab that has the item and the whole gather list.
+    Item(u32),
+}
+
+impl With {
+    /// The message of the item, if there is one.
+    #[inline]
+    pub fn item(self) -> Option<u32> {
+        match self {
+            With::Item(message) => Some(message),
+            With::Nothing | With::Invalidate(_) => None,
+        }
+    }
+}
+
 impl InlineSend {
-    const EMPTY: InlineSend =
-        InlineSend { peer: 0, item: NONE, sge: Sge { addr: 0, length: 0, lkey: 0 }, slot: None };
+    const EMPTY: InlineSend = InlineSend {
+        peer: 0,
+        with: With::Nothing,
+        sge: Sge { addr: 0, length: 0, lkey: 0 },
+        slot: None,
+    };
 }
 
 impl Batch {
@@ -82,13 +105,13 @@ impl Batch {
         Some(slot)
     }
 
-    /// Adds the draft as a message to a peer, with its gather entry and its item. False if there is
-    /// no room.
+    /// Adds the draft as a message to a peer, with its gather entry and what it has beside. False if
+    /// there is no room.
     #[inline(always)]
-    pub fn push(&mut self, peer: u32, item: u32, sge: Sge) -> bool {
+    pub fn push(&mut self, peer: u32, with: With, sge: Sge) -> bool {
         debug_assert!(self.draft.is_some(), "a message has a slot");
         let Some(place) = self.places.get_mut(self.len as usize) else { return false };
-        (place.peer, place.item, place.sge) = (peer, item, sge);
+        (place.peer, place.with, place.sge) = (peer, with, sge);
         core::mem::swap(&mut place.slot, &mut self.draft);
         self.len += 1;
         true
@@ -115,11 +138,11 @@ impl Batch {
         Some(&self.places[self.len as usize])
     }
 
-    /// Removes a message, and returns the item that it had. Its slot is free.
+    /// Removes a message, and returns what it had beside. Its slot is free.
     #[cold]
-    pub fn remove(&mut self, at: usize) -> u32 {
+    pub fn remove(&mut self, at: usize) -> With {
         self.places[at..self.len as usize].rotate_left(1);
-        self.pop().map_or(NONE, |place| place.item)
+        self.pop().map_or(With::Nothing, |place| place.with)
     }
 
     /// Writes `byte` over all free slots, for tests.

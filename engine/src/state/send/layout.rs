@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use rpcrdma_mempool::{HEADROOM, Pool, SendPool, Sge, ZeroPage};
-use rpcrdma_proto::{Connection, Gather, GroupPlan, InlinePlan, Plan};
+use rpcrdma_proto::{ChunkCallPlan, Connection, Gather, GroupPlan, InlinePlan, Plan};
 use rpcrdma_xdr::chunk::RdmaSegment;
 use rpcrdma_xdr::cursor::Writer;
 
@@ -55,6 +55,28 @@ pub(crate) fn lay_out(
         Stuck::TooManyPieces => CallRefused::TooManyPieces,
         Stuck::NoSlot => CallRefused::Busy,
     })
+}
+
+/// Lays message `index` out, a call with chunks whose payload is in one slot. Opens the memory that
+/// it exposes before the transmission that names it. `None` if there is no room for all of it.
+pub(crate) fn lay_out_chunk_call(
+    messages: &mut Messages,
+    index: u32,
+    plan: &ChunkCallPlan<'_>,
+    grants: &mut [Grant],
+) -> Option<()> {
+    let body = messages.body_mut(index);
+    for op in grants.iter_mut().filter_map(Grant::open) {
+        body.end_request(op)?;
+    }
+    let (slot, header_len) = (body.slots.first_mut()?, plan.header_len() as usize);
+    plan.encode_header(&mut Writer::new(slot.header_mut(header_len))).ok()?;
+    let sge = slot.sge(header_len, slot.appended() as usize);
+    body.gather.try_push(sge).ok()?;
+    body.end_request(SendOp::Send)?;
+    let requests = body.requests.len() as u16;
+    messages.head_mut(index).requests = requests;
+    Some(())
 }
 
 /// The state of laying out one plan.
@@ -261,6 +283,6 @@ impl<'a> Layout<'a> {
 }
 
 /// The Send operation, which invalidates a right of the peer if one is given.
-fn send_op(invalidate: Option<u32>) -> SendOp {
+pub(super) fn send_op(invalidate: Option<u32>) -> SendOp {
     invalidate.map_or(SendOp::Send, |rkey| SendOp::SendInvalidate { rkey })
 }

@@ -45,8 +45,8 @@ pub(crate) struct Outbox {
     pub(super) inline_len: u32,
     /// Messages to post before the lanes, and the slot of the one under construction.
     pub(super) batch: Batch,
-    /// Whether any of those messages may have an item.
-    pub(super) has_items: bool,
+    /// Whether any of those messages may be other than plain.
+    pub(super) has_others: bool,
     /// Peers with pending messages, each once.
     pub(super) ready: Vec<u32>,
     doorbell: DoorbellBatching,
@@ -103,7 +103,7 @@ impl Outbox {
             wants: Vec::with_capacity(WANTS_MAX),
             inline_len,
             batch: Batch::new(),
-            has_items: false,
+            has_others: false,
             // A connection that ended may be in the list together with its successor.
             ready: Vec::with_capacity(2 * peers_max),
             doorbell: DoorbellBatching::new(hold),
@@ -278,7 +278,7 @@ impl Outbox {
     /// Whether pending messages leave now. Only short messages are held, and only while slots are
     /// free.
     fn lets_go(&mut self, now: u64, timers: &Timers) -> bool {
-        let is_short = self.is_short_only() && !self.has_items;
+        let is_short = self.is_short_only() && !self.has_others;
         let is_held = is_short && self.slots_free() > 0 && !timers.is_stopping();
         !is_held || self.doorbell.lets_go(self.batch.messages().len(), now)
     }
@@ -403,7 +403,7 @@ impl Outbox {
     #[cold]
     pub fn drop_messages(&mut self) {
         self.batch = Batch::new();
-        self.has_items = false;
+        self.has_others = false;
         self.messages = Messages::new(0);
     }
 
