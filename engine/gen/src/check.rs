@@ -1,6 +1,6 @@
 //! What a description means: every name is defined once, every value is known and allowed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::ast::{
     Arm, Count, Declaration, Definition, Description, Enumerator, Name, Program, Type, Union, Value,
@@ -10,7 +10,12 @@ use crate::span::Span;
 
 /// Finds what is wrong in a description that could be read.
 pub(crate) fn check(description: &Description, problems: &mut Vec<Problem>) {
-    let mut check = Check { types: HashMap::new(), constants: HashMap::new(), problems };
+    let mut check = Check {
+        types: HashMap::new(),
+        constants: HashMap::new(),
+        values: HashMap::new(),
+        problems,
+    };
     for definition in &description.definitions {
         check.collect(definition);
     }
@@ -23,15 +28,28 @@ pub(crate) fn check(description: &Description, problems: &mut Vec<Problem>) {
 struct Check<'a> {
     types: HashMap<&'a str, &'a Definition>,
     constants: HashMap<&'a str, Constant<'a>>,
+    /// The values of constants, as far as they were asked for.
+    values: HashMap<&'a str, Known>,
     problems: &'a mut Vec<Problem>,
 }
 
 /// What a name of a value stands for.
 #[derive(Clone, Copy)]
-enum Constant<'a> {
-    Defined(&'a Name, &'a Value),
-    /// An enumerator: its value, if it has one, otherwise that of the one before and one more.
-    Enumerator(&'a Name, &'a [Enumerator], usize),
+struct Constant<'a> {
+    name: &'a Name,
+    /// The value; that of the last enumerator in front which states one. None is 0.
+    base: Option<&'a Value>,
+    /// Enumerators behind that one.
+    offset: i128,
+}
+
+/// What is known of a constant.
+#[derive(Clone, Copy)]
+enum Known {
+    /// Its value is being found.
+    UnderWay,
+    /// Its value; none if it has none, which was reported.
+    Value(Option<i128>),
 }
 
 impl<'a> Check<'a> {
@@ -52,7 +70,9 @@ impl<'a> Check<'a> {
     /// Collects the names that a definition defines.
     fn collect(&mut self, definition: &'a Definition) {
         match definition {
-            Definition::Const(name, value) => self.constant(name, Constant::Defined(name, value)),
+            Definition::Const(name, value) => {
+                self.constant(Constant { name, base: Some(value), offset: 0 });
+            }
             Definition::Typedef(declaration) => self.enumerators_in(&declaration.kind),
             Definition::Enum(_, enumerators) => self.enumerators(enumerators),
             Definition::Struct(_, members) => {
@@ -70,17 +90,14 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn constant(&mut self, name: &'a Name, constant: Constant<'a>) {
-        if let Some(before) = self.constants.insert(&name.value, constant) {
-            let (Constant::Defined(before, _) | Constant::Enumerator(before, ..)) = before;
-            self.twice(name, before.span, "the constant");
+    fn constant(&mut self, constant: Constant<'a>) {
+        if let Some(before) = self.constants.insert(&constant.name.value, constant) {
+            self.twice(constant.name, before.name.span, "the constant");
         }
     }
 
     fn enumerators(&mut self, enumerators: &'a [Enumerator]) {
-        for (at, Enumerator { name, .. }) in enumerators.iter().enumerate() {
-            self.constant(name, Constant::Enumerator(name, enumerators, at));
-        }
+        constants_of(enumerators).for_each(|constant| self.constant(constant));
     }
 
     fn enumerators_in(&mut self, kind: &'a Type) {
@@ -173,7 +190,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn number_of_elements(&mut self, value: &Value) {
+    fn number_of_elements(&mut self, value: &'a Value) {
         match self.number(value) {
             Some(number) if !(0..=i128::from(u32::MAX)).contains(&number) => {
                 let message = format!("{number} elements; 0 to {} are allowed", u32::MAX);
@@ -184,12 +201,18 @@ impl<'a> Check<'a> {
     }
 
     fn enumeration(&mut self, enumerators: &'a [Enumerator]) {
-        for (at, Enumerator { name, .. }) in enumerators.iter().enumerate() {
-            let Some(value) = self.enumerator(enumerators, at, &mut Vec::new()) else { continue };
+        for constant in constants_of(enumerators) {
+            let Some(value) = self.value_of(constant) else { continue };
             if i32::try_from(value).is_err() {
-                self.problem(name.span, format!("the value is {value}; an enum has 32 bits"));
+                let message = format!("the value is {value}; an enum has 32 bits");
+                self.problem(constant.name.span, message);
             }
         }
+    }
+
+    /// The values of an enum.
+    fn values_of(&mut self, enumerators: &'a [Enumerator]) -> HashSet<i128> {
+        constants_of(enumerators).filter_map(|constant| self.value_of(constant)).collect()
     }
 
     fn union_body(&mut self, body: &'a Union) {
@@ -213,15 +236,14 @@ impl<'a> Check<'a> {
 
     fn case(
         &mut self,
-        value: &Value,
-        allowed: Option<&Discriminant<'a>>,
+        value: &'a Value,
+        allowed: Option<&Discriminant>,
         cases: &mut HashMap<i128, Span>,
     ) {
         let Some(number) = self.number(value) else { return };
         let is_allowed = match allowed {
             Some(Discriminant::Range(range)) => range.contains(&number),
-            Some(Discriminant::Enum(enumerators)) => (0..enumerators.len())
-                .any(|at| self.enumerator(enumerators, at, &mut Vec::new()) == Some(number)),
+            Some(Discriminant::Enum(values)) => values.contains(&number),
             None => true,
         };
         if !is_allowed {
@@ -235,7 +257,7 @@ impl<'a> Check<'a> {
     }
 
     /// The values that a discriminant may have; none if it is no discriminant.
-    fn discriminant(&mut self, declaration: &'a Declaration) -> Option<Discriminant<'a>> {
+    fn discriminant(&mut self, declaration: &'a Declaration) -> Option<Discriminant> {
         let (mut kind, mut count, mut seen) = (&declaration.kind, &declaration.count, 0);
         while let Type::Named(name) = kind
             && *count == Count::One
@@ -244,7 +266,9 @@ impl<'a> Check<'a> {
                 Definition::Typedef(of) if seen < TYPEDEFS_MAX => {
                     (kind, count, seen) = (&of.kind, &of.count, seen + 1);
                 }
-                Definition::Enum(_, enumerators) => return Some(Discriminant::Enum(enumerators)),
+                Definition::Enum(_, enumerators) => {
+                    return Some(Discriminant::Enum(self.values_of(enumerators)));
+                }
                 _ => break,
             }
         }
@@ -252,7 +276,7 @@ impl<'a> Check<'a> {
             Type::Int(_) => Some(Discriminant::Range(i32::MIN.into()..=i32::MAX.into())),
             Type::Unsigned(_) => Some(Discriminant::Range(0..=u32::MAX.into())),
             Type::Bool => Some(Discriminant::Range(0..=1)),
-            Type::Enum(enumerators) => Some(Discriminant::Enum(enumerators)),
+            Type::Enum(enumerators) => Some(Discriminant::Enum(self.values_of(enumerators))),
             _ => None,
         };
         let allowed = allowed.filter(|_| *count == Count::One);
@@ -283,7 +307,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn unique(&mut self, number: &Value, known: &mut HashMap<i128, Span>, what: &str) {
+    fn unique(&mut self, number: &'a Value, known: &mut HashMap<i128, Span>, what: &str) {
         let Some(value) = self.number_within_32_bits(number) else { return };
         if let Some(before) = known.insert(value, number.span()) {
             let problem = Problem::new(number.span(), format!("{what} {value} is there twice"));
@@ -291,7 +315,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    fn number_within_32_bits(&mut self, value: &Value) -> Option<i128> {
+    fn number_within_32_bits(&mut self, value: &'a Value) -> Option<i128> {
         let number = self.number(value)?;
         if u32::try_from(number).is_err() {
             let message = format!("the number is {number}; 0 to {} are allowed", u32::MAX);
@@ -301,55 +325,58 @@ impl<'a> Check<'a> {
         Some(number)
     }
 
-    /// The number that a value stands for; a problem if there is none.
-    fn number(&mut self, value: &Value) -> Option<i128> {
-        self.number_through(value, &mut Vec::new())
-    }
-
-    fn number_through(&mut self, value: &Value, seen: &mut Vec<String>) -> Option<i128> {
-        let name = match value {
-            Value::Number(number) => return Some(number.value),
-            Value::Text(text) => {
-                self.problem(text.span, "a text is no number");
-                return None;
+    /// The number that a value stands for. If there is none, that is a problem, which is reported
+    /// once for each constant.
+    fn number(&mut self, mut value: &'a Value) -> Option<i128> {
+        let mut chain = Vec::new();
+        let mut number = loop {
+            let name = match value {
+                Value::Number(number) => break Some(number.value),
+                Value::Text(text) => {
+                    self.problem(text.span, "a text is no number");
+                    break None;
+                }
+                Value::Named(name) if name.value == "TRUE" => break Some(1),
+                Value::Named(name) if name.value == "FALSE" => break Some(0),
+                Value::Named(name) => name,
+            };
+            let known = self.values.insert(&name.value, Known::UnderWay);
+            match (known, self.constants.get(name.value.as_str())) {
+                (Some(Known::Value(number)), _) => {
+                    chain.push((name.value.as_str(), 0));
+                    break number;
+                }
+                (Some(Known::UnderWay), _) => {
+                    self.problem(name.span, format!("`{}` is defined by itself", name.value));
+                    break None;
+                }
+                (None, None) => {
+                    self.problem(
+                        name.span,
+                        format!("the constant `{}` is not defined", name.value),
+                    );
+                    chain.push((name.value.as_str(), 0));
+                    break None;
+                }
+                (None, Some(Constant { base, offset, .. })) => {
+                    chain.push((name.value.as_str(), *offset));
+                    match base {
+                        Some(base) => value = base,
+                        None => break Some(0),
+                    }
+                }
             }
-            Value::Named(name) => name,
         };
-        match name.value.as_str() {
-            "TRUE" => return Some(1),
-            "FALSE" => return Some(0),
-            _ => {}
+        for (name, offset) in chain.into_iter().rev() {
+            number = number.map(|number| number.saturating_add(offset));
+            self.values.insert(name, Known::Value(number));
         }
-        if seen.contains(&name.value) {
-            self.problem(name.span, format!("`{}` is defined by itself", name.value));
-            return None;
-        }
-        seen.push(name.value.clone());
-        let number = match self.constants.get(name.value.as_str()).copied() {
-            Some(Constant::Defined(_, value)) => self.number_through(value, seen),
-            Some(Constant::Enumerator(_, enumerators, at)) => {
-                self.enumerator(enumerators, at, seen)
-            }
-            None => {
-                self.problem(name.span, format!("the constant `{}` is not defined", name.value));
-                None
-            }
-        };
-        seen.pop();
         number
     }
 
-    /// The value of an enumerator.
-    fn enumerator(
-        &mut self,
-        enumerators: &[Enumerator],
-        at: usize,
-        seen: &mut Vec<String>,
-    ) -> Option<i128> {
-        let stated = enumerators[..=at].iter().rposition(|it| it.value.is_some());
-        let Some(stated) = stated else { return Some(at as i128) };
-        let value = enumerators[stated].value.as_ref()?;
-        Some(self.number_through(value, seen)? + (at - stated) as i128)
+    fn value_of(&mut self, Constant { base, offset, .. }: Constant<'a>) -> Option<i128> {
+        let base = base.map_or(Some(0), |base| self.number(base));
+        base.map(|base| base.saturating_add(offset))
     }
 
     /// Types that contain themselves without end.
@@ -406,9 +433,20 @@ impl<'a> Check<'a> {
 }
 
 /// The values of a discriminant.
-enum Discriminant<'a> {
+enum Discriminant {
     Range(std::ops::RangeInclusive<i128>),
-    Enum(&'a [Enumerator]),
+    Enum(HashSet<i128>),
+}
+
+fn constants_of(enumerators: &[Enumerator]) -> impl Iterator<Item = Constant<'_>> {
+    let (mut base, mut offset) = (None, -1);
+    enumerators.iter().map(move |Enumerator { name, value }| {
+        (base, offset) = match value {
+            Some(value) => (Some(value), 0),
+            None => (base, offset + 1),
+        };
+        Constant { name, base, offset }
+    })
 }
 
 fn contained_in<'a>(declaration: &'a Declaration, found: &mut Vec<(&'a str, Span)>) {

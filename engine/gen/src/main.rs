@@ -14,7 +14,7 @@ struct Args {
     /// The descriptions.
     #[arg(required = true, value_name = "FILE.x")]
     files: Vec<PathBuf>,
-    /// Check only. Nothing else can be done yet: Rust code is not written.
+    /// Only checks: there is no generator yet.
     #[arg(long, required = true)]
     check: bool,
     /// A folder where included files are searched, behind that of the description.

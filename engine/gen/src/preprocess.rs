@@ -295,8 +295,13 @@ impl<'a> Preprocessor<'a> {
             return self
                 .problem(span, format!("there is no file {name} in the folders of inclusion"));
         };
-        if self.open.contains(&path) {
+        let same = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+        if self.open.iter().any(|open| fs::canonicalize(open).is_ok_and(|open| open == same)) {
             return self.problem(span, format!("{} includes itself", path.display()));
+        }
+        if self.open.len() == FILES_OPEN_MAX {
+            let message = format!("files include each other deeper than {FILES_OPEN_MAX}");
+            return self.problem(span, message);
         }
         if let Err(why) = self.file(&path) {
             self.problem(span, format!("{}: {why}", path.display()));
@@ -370,5 +375,7 @@ fn without_comments(text: &str) -> String {
 
 /// The longest file that is read, in bytes.
 const TEXT_MAX: usize = 16 << 20;
+/// Files within each other.
+const FILES_OPEN_MAX: usize = 64;
 /// Tokens up to which names are replaced: names that stand for many others may not fill the memory.
 const TOKENS_MAX: usize = 4 << 20;

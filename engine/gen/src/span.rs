@@ -16,7 +16,7 @@ pub struct Span {
 impl Span {
     /// A part of a file.
     pub(crate) fn new(file: u32, range: Range<usize>) -> Span {
-        // Files of 4 GiB and more are refused.
+        // A file is shorter than that: `preprocess` refuses others.
         Span { file, start: range.start as u32, end: range.end as u32 }
     }
 

@@ -143,8 +143,12 @@ pub(crate) fn tokens(
         let span = Span::new(file, base + range.start..base + range.end);
         let slice = &text[range];
         match token {
-            Ok(Token::Number(None)) => bad(span, format!("`{slice}` is no number")),
-            Ok(token) => found.push((token, span)),
+            Ok(token) => {
+                if token == Token::Number(None) {
+                    bad(span, format!("`{slice}` is no number"));
+                }
+                found.push((token, span));
+            }
             Err(()) if slice.starts_with("/*") => {
                 let start = Span { end: span.start + 2, ..span };
                 bad(start, "the comment has no end: `*/` expected".to_owned());

@@ -114,8 +114,9 @@ impl Parser<'_> {
     /// A number or the name of one.
     fn value(&mut self, of: &str) -> Parsed<Value> {
         let span = self.span();
-        if let Token::Number(Some(number)) = self.peek() {
-            let number = *number;
+        if let Token::Number(number) = self.peek() {
+            // What is no number was reported.
+            let number = number.unwrap_or(0);
             self.advance();
             return Ok(Value::Number(At::new(number, span)));
         }

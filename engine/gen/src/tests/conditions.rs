@@ -67,7 +67,7 @@ fn files_include_others() {
     write("a.x", "#include \"b.x\"\n#include <c.x>\ntypedef b d;\n");
     write("b.x", "typedef int b;\n");
     write("more/c.x", "const C = 1;\n");
-    write("self.x", "#include \"self.x\"\n");
+    write("self.x", "#include \"more/../self.x\"\n");
     write("bytes.x", "const A = 1;\n");
     fs::write(folder.join("bytes.x"), [b'a', 0xff]).expect("a file");
     write("wrong.x", "#include \"inner.x\"\n");

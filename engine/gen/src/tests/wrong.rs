@@ -57,7 +57,7 @@ fn an_error_of_the_language_says_what_was_expected() {
         ("const A = 1; @", "1:14: \"@\" is no part of the language"),
         ("const A = 1; /* open", "1:14: the comment has no end: `*/` expected"),
     ] {
-        assert_eq!(problems(text)[0], why, "{text}");
+        assert_eq!(problems(text), [why], "{text}");
     }
 }
 
@@ -66,6 +66,10 @@ fn an_error_of_meaning_says_what_is_allowed() {
     for (text, why) in [
         ("typedef absent t;", "1:9: the type `absent` is not defined"),
         ("typedef int t[SIZE];", "1:15: the constant `SIZE` is not defined"),
+        (
+            "const A = NO; typedef int t[A]; typedef int u[NO];",
+            "1:11: the constant `NO` is not defined",
+        ),
         ("const A = B; const B = A;", "1:11: `B` is defined by itself"),
         ("const A = 1; const A = 2;", "1:20: the constant `A` is defined twice"),
         ("typedef int t; struct t { int a; };", "1:23: the type `t` is defined twice"),
@@ -127,7 +131,7 @@ fn an_error_of_meaning_says_what_is_allowed() {
         ),
         ("const A = \"text\"; typedef int t<A>;", "1:11: a text is no number"),
     ] {
-        assert_eq!(problems(text)[0], why, "{text}");
+        assert_eq!(problems(text), [why], "{text}");
     }
 }
 
@@ -175,4 +179,6 @@ fn types_within_types_end_somewhere() {
     let text: String =
         (0..20_000).map(|at| format!("struct s{at} {{ s{} a; }};\n", at + 1)).collect();
     assert_eq!(problems(&text), ["20000:17: the type `s20000` is not defined"]);
+    let text: String = (0..20_000).map(|at| format!("const A{at} = A{};\n", at + 1)).collect();
+    assert_eq!(problems(&text), ["20000:16: the constant `A20000` is not defined"]);
 }
