@@ -1,6 +1,6 @@
 //! The calls that this crate makes to a TCP socket.
 
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -35,9 +35,6 @@ pub(crate) trait Calls: Sized {
 
     /// Takes bytes that have come: at least one, or none at the end of the stream.
     fn recv(&self, into: &mut [u8]) -> Result<usize, Errno>;
-
-    /// As [`Calls::recv`], into one part after the other.
-    fn recv_parts(&self, into: &mut [IoSliceMut<'_>]) -> Result<usize, Errno>;
 
     /// Gives bytes to be sent, at least one.
     fn send(&self, from: &[u8]) -> Result<usize, Errno>;

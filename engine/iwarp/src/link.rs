@@ -60,7 +60,7 @@ pub(crate) struct Link {
     is_over: AtomicBool,
     /// The peer may have sent its first FPDU: this side may send.
     has_begun: AtomicBool,
-    /// The stream is not read: a message waits to be taken, or no more is looked at.
+    /// The stream is not read: a message waits to be taken.
     is_paused: AtomicBool,
     /// Bytes were received that were not looked at.
     has_unread: AtomicBool,
@@ -147,12 +147,6 @@ impl Link {
     #[inline]
     pub(crate) fn has_pending(&self) -> bool {
         self.pending.load(Ordering::Relaxed) > 0
-    }
-
-    /// Whether TCP has taken all that was to be sent, or takes nothing any more.
-    #[cold]
-    pub(crate) fn has_sent_all(&self) -> bool {
-        !self.has_pending() || self.out().is_broken()
     }
 
     /// Something was added: [`Link::flush`] sends it.

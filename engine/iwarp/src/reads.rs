@@ -130,43 +130,24 @@ impl Reads {
         Ok(())
     }
 
-    /// Copies bytes of a Response that was checked to their place.
+    /// Copies bytes of a Response that was checked to their place, or drops them if its Read has
+    /// ended.
     pub(crate) fn put(&mut self, stag: u32, mut bytes: &[u8], is_last: bool, keys: &KeyCache) {
-        loop {
-            self.fill(stag, keys, |place| {
-                let len = place.map_or(bytes.len(), |(_, room)| room.min(bytes.len()));
-                if let Some((to, _)) = place {
-                    // SAFETY: `fill` states why the memory may be written. The bytes were received
-                    // into memory of this crate.
-                    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, len) };
-                }
-                bytes = &bytes[len..];
-                (len as u32, is_last && bytes.is_empty())
-            });
-            if bytes.is_empty() {
-                return;
-            }
+        // The Read that was answered may have failed since, and another be the oldest.
+        let Some(read) = self.oldest().filter(|read| read.stag == stag) else { return };
+        while !bytes.is_empty()
+            && let Some((to, room)) = read.place(keys)
+        {
+            let (now, rest) = bytes.split_at(room.min(bytes.len()));
+            // SAFETY: the memory is registered for writing, which posting the Read checked, and no one
+            // else touches it until the Read has completed or was withdrawn. The bytes were received
+            // into memory of this crate.
+            unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), to, now.len()) };
+            read.received += now.len() as u32;
+            bytes = rest;
         }
-    }
-
-    /// Calls `receive` with the address of the next bytes of a Response that was checked, and how many
-    /// fit there. That memory is registered for writing, which posting the Read checked, and no one
-    /// else touches it until the Read has completed or was withdrawn. `None`: the bytes are dropped.
-    /// `receive` returns how many came, and whether they were the last.
-    pub(crate) fn fill(
-        &mut self,
-        stag: u32,
-        keys: &KeyCache,
-        receive: impl FnOnce(Option<(*mut u8, usize)>) -> (u32, bool),
-    ) {
-        // The Read that was answered has failed since, and another is the oldest.
-        let Some(read) = self.oldest().filter(|read| read.stag == stag) else {
-            receive(None);
-            return;
-        };
-        let (len, is_end) = receive(read.place(keys));
-        read.received += len;
-        if is_end {
+        read.received += bytes.len() as u32;
+        if is_last {
             read.outcome.get_or_insert(Ok(()));
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Without the feature `network` there is one kind, and the choice costs nothing.
 
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -90,11 +90,6 @@ impl Calls for Socket {
     #[inline]
     fn recv(&self, into: &mut [u8]) -> Result<usize, Errno> {
         on!(self, it => it.recv(into))
-    }
-
-    #[inline]
-    fn recv_parts(&self, into: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
-        on!(self, it => it.recv_parts(into))
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! The sockets of the system.
 
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use rpcrdma_provider::CloseOnFork;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown,
-    SocketFlags, SocketType, ipproto, sockopt,
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketFlags, SocketType,
+    ipproto, sockopt,
 };
 
 use crate::calls::{Calls, Failed};
@@ -99,12 +99,6 @@ impl Calls for CloseOnFork {
     #[inline]
     fn recv(&self, into: &mut [u8]) -> Result<usize, Errno> {
         rustix::net::recv(self, into, RecvFlags::DONTWAIT).map(|(_, len)| len)
-    }
-
-    #[inline]
-    fn recv_parts(&self, into: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
-        let mut none = RecvAncillaryBuffer::default();
-        rustix::net::recvmsg(self, into, &mut none, RecvFlags::DONTWAIT).map(|it| it.bytes)
     }
 
     #[inline]

@@ -157,8 +157,7 @@ pub trait Vacant {
 ///
 /// # Safety
 /// `pull` passes on memory that is readable until `put` returns. It does not succeed with the bytes
-/// of a slot that was withdrawn and quiesced, and `answer` does not write there. `place` writes only
-/// to the memory that it was given. `bytes` and `front_and_bytes` return readable memory.
+/// of a slot that was withdrawn and quiesced, and `answer` does not write there. `bytes` and `front_and_bytes` return readable memory.
 pub unsafe trait Incoming {
     /// Whether [`Incoming::take_in`] brings messages. Without it they come by themselves, one by one.
     const TAKES_IN: bool = false;
@@ -216,13 +215,6 @@ pub unsafe trait Incoming {
         keys: &KeyCache,
         put: impl FnMut(*const u8, usize) -> Result<(), DmaError>,
     ) -> Option<Result<(), DmaError>>;
-
-    /// Receives more of the front, a Write that has not arrived whole, in `to`, the memory that it
-    /// names; what is left is the next front. False if the front is whole: its bytes are pulled.
-    #[inline]
-    fn place(&mut self, _to: Granted) -> bool {
-        false
-    }
 
     /// Copies bytes of this side to the sender's memory that the Read at `position` refers to, or to
     /// where the sender's [`Outgoing::place_read`] finds them. None, without any access, if the sender

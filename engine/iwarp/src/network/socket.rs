@@ -1,6 +1,6 @@
 //! A socket of a virtual network.
 
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -57,10 +57,6 @@ impl Calls for VirtualSocket {
     }
 
     fn recv(&self, into: &mut [u8]) -> Result<usize, Errno> {
-        self.recv_parts(&mut [IoSliceMut::new(into)])
-    }
-
-    fn recv_parts(&self, into: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
         let mut world = self.world.lock();
         world.stream(self.number)?.recv(into)
     }

@@ -1,7 +1,7 @@
 //! One side of a connection of a virtual network.
 
 use std::collections::VecDeque;
-use std::io::{IoSlice, IoSliceMut, Read};
+use std::io::{IoSlice, Read};
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -94,7 +94,7 @@ impl Stream {
         self.received_max = self.received_max.max(WIDE);
     }
 
-    pub(super) fn recv(&mut self, into: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
+    pub(super) fn recv(&mut self, into: &mut [u8]) -> Result<usize, Errno> {
         if self.received.is_empty() {
             return match self.error.take().filter(|_| !self.is_at_end) {
                 Some(error) => Err(error),
@@ -103,13 +103,9 @@ impl Stream {
             };
         }
         let mut taken = 0;
-        for part in into {
-            let (mut len, room) = (0, part.len());
-            // A deque gives its bytes in two runs.
-            while len < room && !self.received.is_empty() {
-                len += self.received.read(&mut part[len..]).map_err(|_| Errno::IO)?;
-            }
-            taken += len;
+        // A deque gives its bytes in two runs.
+        while taken < into.len() && !self.received.is_empty() {
+            taken += self.received.read(&mut into[taken..]).map_err(|_| Errno::IO)?;
         }
         Ok(taken)
     }

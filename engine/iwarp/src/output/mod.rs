@@ -253,12 +253,6 @@ impl Output {
         self.state == StreamState::Open
     }
 
-    /// Whether what is not sent is never sent: the socket has failed.
-    #[cold]
-    pub(crate) fn is_broken(&self) -> bool {
-        self.state == StreamState::Broken
-    }
-
     /// Copies the memory that was added behind the position `from` and is not sent yet: from now on
     /// it is not read.
     #[cold]

@@ -5,13 +5,10 @@
 //! ```
 //!
 //! The stream is read only when no message waits, so a peer without a Receive here is stopped by
-//! TCP. The bytes of a message are copied once, from the buffer to where they belong; those of a long
-//! tagged segment are received there (`in_place`).
+//! TCP. The bytes of a message are copied once, from the buffer to where they belong.
 #![expect(unsafe_code, reason = "the transport reads the bytes of a message by a raw pointer")]
 
-mod in_place;
 mod request;
-mod rest;
 mod room;
 
 use std::collections::VecDeque;
@@ -28,7 +25,6 @@ use rpcrdma_transport::keys::KeyCache;
 use rpcrdma_transport::rights::Granted;
 
 use self::request::Request;
-use self::rest::Rest;
 use crate::link::Link;
 use crate::reads::Response;
 use crate::wire::fpdu;
@@ -57,19 +53,10 @@ pub struct Rx {
     /// Where the segment is that was looked at last, or its beginning, and how long it is: that of
     /// the front, if there is one.
     last: (Range<usize>, u16),
-    /// The segment that is being received where it belongs.
-    rest: Option<Rest>,
-    /// Bytes behind the payload of the last one, which are skipped.
-    tail: usize,
-    /// Bytes that this poll may still receive in that way.
-    budget: usize,
     /// FPDUs that this poll may still look at.
     pub(crate) looks: u32,
     /// FPDUs without effect since the last one with any.
     idle: u32,
-    /// No more of the stream is looked at. The connection is over when TCP has taken the last
-    /// message.
-    is_input_closed: bool,
 }
 
 /// The message that is taken next.
@@ -96,12 +83,8 @@ impl Rx {
             front: None,
             next: 0,
             last: (0..0, 0),
-            rest: None,
-            tail: 0,
-            budget: 0,
             looks: LOOKS_MAX,
             idle: 0,
-            is_input_closed: false,
         };
         rx.receive();
         rx.parse(None);
@@ -111,7 +94,7 @@ impl Rx {
     /// Looks at FPDUs until a message is whole, or enough for this poll. Without `keys` it stops at
     /// a Read Response.
     fn parse(&mut self, keys: Option<&KeyCache>) {
-        while self.front.is_none() && self.rest.is_none() && !self.is_finished() {
+        while self.front.is_none() && !self.link.is_over() {
             let Some(looks) = self.looks.checked_sub(1) else {
                 return self.link.set_unread(true);
             };
@@ -129,14 +112,10 @@ impl Rx {
 
     /// Looks at an FPDU. False if it is not whole, or has to wait for keys.
     fn parse_one(&mut self, keys: Option<&KeyCache>) -> Result<bool, Violation> {
-        if !self.skip_tail() {
-            return Ok(false);
-        }
         self.last = (0..0, 0);
         let bytes = &self.buffer[self.parsed..self.end];
         let Some(found) = fpdu::split(bytes, self.link.terms.checks_crc)? else {
             self.link.set_unread(false);
-            self.begin_rest(keys)?;
             return Ok(false);
         };
         let (first, len) = (self.parsed + found.ulpdu.start, found.ulpdu.len());
@@ -251,13 +230,8 @@ impl Rx {
         self.next += 1;
         self.parse(None);
         if self.front.is_none() {
-            self.link.set_paused(self.is_input_closed);
+            self.link.set_paused(false);
         }
-    }
-
-    /// Whether no more of the stream is looked at.
-    fn is_finished(&self) -> bool {
-        self.is_input_closed || self.link.is_over()
     }
 
     /// Ends the connection because of the front, with the reason if the peer is to blame.
@@ -279,8 +253,8 @@ impl Rx {
     }
 }
 
-// SAFETY: `bytes` and `pull` name bytes of the buffer. While there is a front, only `place` moves or
-// writes them, and the caller then reads none of that front. There is no withdrawal: the sender has
+// SAFETY: `bytes` and `pull` name bytes of the buffer. While there is a front, nothing moves or
+// writes them. There is no withdrawal: the sender has
 // no access to this memory. `answer` reads granted memory within the call.
 unsafe impl Incoming for Rx {
     const TAKES_IN: bool = true;
@@ -288,36 +262,23 @@ unsafe impl Incoming for Rx {
     #[inline]
     fn has_news(&self) -> bool {
         let link = &*self.link;
-        if self.is_input_closed {
-            // The stream stays readable, and is asked nothing: `close_input` waits for TCP alone.
-            return link.can_flush() || link.has_sent_all();
-        }
         link.can_flush()
             || self.front.is_none() && (link.has_unread() || link.port.may_read(link.qp_num))
     }
 
     fn take_in(&mut self, keys: &KeyCache) {
-        self.renew_budget();
+        self.looks = LOOKS_MAX;
         if self.link.can_flush() {
             self.link.flush();
         }
-        if self.is_input_closed {
-            self.close_input();
-            // While TCP stays full, it is asked more and more rarely.
-            self.link.port.note_asked(false);
-        }
-        if self.front.is_some() || self.is_finished() {
+        if self.front.is_some() || self.link.is_over() {
             return;
         }
         if self.link.has_unread() {
             self.parse(Some(keys));
         }
         if self.front.is_none() && self.looks > 0 && self.link.port.may_read(self.link.qp_num) {
-            if self.rest.is_none() {
-                self.receive();
-            } else {
-                self.take_in_rest(keys);
-            }
+            self.receive();
             self.parse(Some(keys));
         }
     }
@@ -380,10 +341,6 @@ unsafe impl Incoming for Rx {
         Some(Ok(()))
     }
 
-    fn place(&mut self, to: Granted) -> bool {
-        self.receive_write(to)
-    }
-
     fn answer(
         &self,
         position: u64,
@@ -424,9 +381,6 @@ unsafe impl Incoming for Rx {
     #[cold]
     fn refuse(&mut self, why: Refusal) {
         self.end(why);
-        if self.rest.take().is_some() {
-            self.close_input();
-        }
         self.pop();
     }
 

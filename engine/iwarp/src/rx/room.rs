@@ -1,12 +1,10 @@
 //! The buffer of a connection: bytes of the stream come to its end, and are consumed at its beginning.
 
-use std::ops::Range;
-
 use memmap2::MmapMut;
 use rpcrdma_provider::SetupError;
 use rpcrdma_transport::body::INLINE_LEN;
 
-use super::{LOOKS_MAX, Rx};
+use super::Rx;
 use crate::calls::Calls;
 use crate::wire::violation::Violation;
 
@@ -22,13 +20,6 @@ impl Rx {
         })
     }
 
-    /// Begins a poll, which receives so much and no more where it belongs, and looks at so many
-    /// FPDUs.
-    pub(super) fn renew_budget(&mut self) {
-        self.budget = RECEIVE_MAX;
-        self.looks = LOOKS_MAX;
-    }
-
     /// One system call, if the socket may have something.
     pub(super) fn receive(&mut self) {
         self.make_room();
@@ -40,14 +31,8 @@ impl Rx {
             self.link.terminate(Violation::TooLong, None);
             return self.link.set_over();
         }
-        self.end += self.receive_into(self.end..until);
-    }
-
-    /// One system call: bytes for a part of the buffer, which is not empty. Returns how many came.
-    pub(super) fn receive_into(&mut self, part: Range<usize>) -> usize {
-        let asked = part.len();
-        let received = self.link.socket.recv(&mut self.buffer[part]);
-        self.link.received(received, asked)
+        let received = self.link.socket.recv(&mut self.buffer[self.end..until]);
+        self.end += self.link.received(received, until - self.end);
     }
 
     /// Moves what is not consumed to the beginning if that is less than what was consumed: a stream

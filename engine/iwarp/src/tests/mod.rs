@@ -4,7 +4,7 @@ mod blocked;
 mod cuts;
 mod hostile;
 mod lengths;
+mod pieces;
 mod raw;
-mod rest;
 mod rules;
 mod sleep;

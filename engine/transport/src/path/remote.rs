@@ -34,7 +34,7 @@ impl<C: Carrier> Path<C> {
         front: &Header,
     ) -> bool {
         let arrival = match front.op {
-            OP_WRITE => set.write(&mut self.rx, front),
+            OP_WRITE => set.write(&self.rx, front),
             OP_SEND_INVALIDATE => set.arrive_invalidating(&self.rx, front, out),
             OP_READ => {
                 self.take_read(set, out, now, *front);
@@ -143,14 +143,11 @@ impl<C: Carrier> Path<C> {
 
 impl QueueSet {
     /// Executes a Write.
-    fn write<R: Incoming>(&self, rx: &mut R, front: &Header) -> Arrival {
+    fn write<R: Incoming>(&self, rx: &R, front: &Header) -> Arrival {
         let to = match self.granted(front, rx.target(), Access::REMOTE_WRITE) {
             Ok(to) => to,
             Err(why) => return Arrival::Refused(why),
         };
-        if rx.place(to) {
-            return Arrival::Delivered;
-        }
         let outcome = if front.pieces == 0 {
             Some(dma::write(rx, front, to))
         } else {
