@@ -5,7 +5,8 @@
 
 use std::iter;
 use std::sync::Arc;
-use std::time::Instant;
+use std::thread;
+use std::time::Duration;
 
 use rpcrdma::shard::audit::Audit;
 use rpcrdma::{Address, Client, ConnectionId, Engine, Provider, Shard, Snapshot};
@@ -13,14 +14,14 @@ use rpcrdma_config::Config;
 
 use super::caller::{Caller, NO_TIME};
 use super::count::PerCall;
-use super::ends::{connect, make_engine, make_server, quiesce, serve};
+use super::ends::{connect, make_engine, make_server, poll, quiesce, serve};
 use super::idle::Idling;
 use super::message::WHO;
 use super::server::Server;
 use crate::call::Load;
 use crate::contenders::far::Far;
 use crate::contenders::tally::{Held, ServerPart, Tallied, Tally};
-use crate::device::Device;
+use crate::device::{Device, Place};
 use crate::error::BenchError;
 use crate::machine::pair::{self, PairOutcome, Stop};
 use crate::machine::{CorePair, on_core};
@@ -41,7 +42,7 @@ pub struct Rpc<P: Provider> {
     /// What the sides of this program had counted before the first call.
     pub(super) before: Vec<Snapshot>,
     // Last, so that the control plane outlives the shards.
-    pub(super) engine: Arc<Engine<P>>,
+    _engine: Arc<Engine<P>>,
 }
 
 impl<P: Provider> Rpc<P> {
@@ -70,25 +71,7 @@ impl<P: Provider> Rpc<P> {
         config: &Config,
         load: &Load,
     ) -> Result<Rpc<P>, BenchError> {
-        if let Some(place) = device.far() {
-            let provider = device.open()?;
-            let mut rpc = Rpc::distant(name, provider, place, cores, others, config, load)?;
-            rpc.share_cores();
-            return Ok(rpc);
-        }
-        let mut rpc = Rpc::here(device, name, cores, config, load)?;
-        for core in others {
-            let (engine, address) = (Arc::clone(&rpc.engine), rpc.address);
-            let server = rpc.opposite.here();
-            let mut client = on_core(*core, || Ok(engine.client()?))?;
-            let peers = connect(&mut client, address, load.connections, &mut |now| {
-                server.poll_once(now);
-            })?;
-            quiesce(&mut client, server, &|| false);
-            rpc.others.push((Caller::new(client, peers, load)?, *core));
-        }
-        rpc.share_cores();
-        Ok(rpc)
+        Rpc::set_up(device, device.far(), name, (cores, others), config, load)
     }
 
     /// Clients that have one core leave it to each other.
@@ -112,15 +95,39 @@ impl<P: Provider> Rpc<P> {
         config: &Config,
         load: &Load,
     ) -> Result<Rpc<P>, BenchError> {
+        Rpc::set_up(device, None, name, (cores, &[]), config, load)
+    }
+
+    /// Sets up a server, in another process if there is a place for it, and a client on its core and
+    /// on each of `others`, and connects them.
+    fn set_up<D: Device<Provider = P>>(
+        device: &D,
+        far: Option<Place>,
+        name: &'static str,
+        (cores, others): (CorePair, &[u32]),
+        config: &Config,
+        load: &Load,
+    ) -> Result<Rpc<P>, BenchError> {
         let engine = make_engine(device.open()?, config, load)?;
-        let address = engine.listen(device.at())?;
-        let mut server = make_server(&engine, cores.server, load)?;
-        let mut client = on_core(cores.client, || Ok(engine.client()?))?;
-        let peers = connect(&mut client, address, load.connections, &mut |now| {
-            server.poll_once(now);
-        })?;
-        let ends = Ends { client, server, peers, cores };
-        Rpc::assemble(name, engine, address, ends, load)
+        let (mut opposite, address) = match far {
+            Some(place) => {
+                let (far, address) = Far::ask(place, cores, load, config)?;
+                (Opposite::There(Box::new(far)), address)
+            }
+            None => {
+                let address = engine.listen(device.at())?;
+                let server = make_server(&engine, cores.server, load)?;
+                (Opposite::Here(Box::new(server)), address)
+            }
+        };
+        let mut clients = Vec::new();
+        for core in iter::once(&cores.client).chain(others) {
+            let mut client = on_core(*core, || Ok(engine.client()?))?;
+            let turn = &mut |now| opposite.poll_once(now);
+            let peers = connect(&mut client, address, load.connections, turn)?;
+            clients.push((client, peers, *core));
+        }
+        Rpc::assemble(name, engine, address, Ends { clients, opposite, cores }, load)
     }
 
     /// Puts connected ends together, when nothing is on its way any more.
@@ -131,24 +138,36 @@ impl<P: Provider> Rpc<P> {
         ends: Ends<P>,
         load: &Load,
     ) -> Result<Rpc<P>, BenchError> {
-        let Ends { mut client, mut server, peers, cores } = ends;
+        let Ends { mut clients, mut opposite, cores } = ends;
         let config = engine.config().clone();
-        let until = Instant::now() + config.fabric().delay * QUIESCE_TRIPS;
-        quiesce(&mut client, &mut server, &|| Instant::now() < until);
-        let before = vec![client.handle().stats(), server.handle().stats()];
-        Ok(Rpc {
+        quiesce(opposite.quiet_time(&config), &mut |now| {
+            clients.iter_mut().for_each(|(client, ..)| poll(client, now));
+            opposite.poll_once(now);
+        });
+        if let Opposite::There(far) = &mut opposite {
+            far.pause()?;
+        }
+        let callers = clients.into_iter();
+        let callers =
+            callers.map(|(client, peers, core)| Ok((Caller::new(client, peers, load)?, core)));
+        let mut others = callers.collect::<Result<Vec<_>, BenchError>>()?;
+        let (caller, _) = others.remove(0);
+        let mut rpc = Rpc {
             name,
             cores,
             config,
             load: *load,
             timed: false,
-            caller: Caller::new(client, peers, load)?,
-            others: Vec::new(),
-            opposite: Opposite::Here(Box::new(server)),
+            caller,
+            others,
+            opposite,
             address,
-            before,
-            engine,
-        })
+            before: Vec::new(),
+            _engine: engine,
+        };
+        rpc.before = rpc.counters();
+        rpc.share_cores();
+        Ok(rpc)
     }
 
     /// What both shards have counted of each call so far, on average.
@@ -290,6 +309,22 @@ pub(super) enum Opposite<P: Provider> {
 }
 
 impl<P: Provider> Opposite<P> {
+    /// One that is elsewhere polls itself.
+    fn poll_once(&mut self, now: u64) {
+        match self {
+            Opposite::Here(server) => _ = server.poll_once(now),
+            Opposite::There(_) => thread::yield_now(),
+        }
+    }
+
+    /// How long control messages go on after the last connection.
+    fn quiet_time(&self, config: &Config) -> Duration {
+        match self {
+            Opposite::Here(_) => config.fabric().delay * QUIESCE_TRIPS,
+            Opposite::There(_) => QUIESCE_TIME,
+        }
+    }
+
     pub(super) fn here(&mut self) -> &mut Shard<P, Server> {
         match self {
             Opposite::Here(server) => server,
@@ -298,11 +333,10 @@ impl<P: Provider> Opposite<P> {
     }
 }
 
-/// A client and the server that it is connected with.
+/// Clients, each with its connections and its core, and the server that they are connected with.
 pub(super) struct Ends<P: Provider> {
-    pub client: Client<P>,
-    pub server: Shard<P, Server>,
-    pub peers: Vec<ConnectionId>,
+    pub clients: Vec<(Client<P>, Vec<ConnectionId>, u32)>,
+    pub opposite: Opposite<P>,
     pub cores: CorePair,
 }
 
@@ -329,6 +363,8 @@ pub(super) fn out(audit: &Audit) -> u64 {
 
 /// One-way trips that control messages may go on for after the last connection.
 const QUIESCE_TRIPS: u32 = 6;
+/// The same with another process.
+const QUIESCE_TIME: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {

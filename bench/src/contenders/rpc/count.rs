@@ -18,7 +18,7 @@ use rpcrdma::{Clock, Engine, Fabric, Snapshot};
 use rpcrdma_config::Config;
 
 use super::caller::Caller;
-use super::ends::{connect, quiesce};
+use super::ends::{connect, poll, quiesce};
 use super::message::WHO;
 use super::server::Server;
 use crate::call::Load;
@@ -107,9 +107,10 @@ pub fn count(config: &Config, load: &Load, calls: u32) -> Result<Counted, BenchE
         control.step(Duration::ZERO);
         time.fetch_add(step_ns, Ordering::Release);
     })?;
-    quiesce(&mut client, &mut server, &|| {
+    quiesce(Duration::ZERO, &mut |now| {
+        poll(&mut client, now);
+        server.poll_once(now);
         time.fetch_add(step_ns, Ordering::Release);
-        false
     });
     let before = [client.handle().stats(), server.handle().stats()];
     let mut caller = Caller::new(client, peers, load)?;

@@ -113,19 +113,13 @@ pub(crate) fn connect<P: Provider>(
     Ok(peers)
 }
 
-/// Receives the remaining control messages: credits, properties. Continues while `more` returns
-/// true.
-pub(super) fn quiesce<P: Provider>(
-    client: &mut Client<P>,
-    server: &mut Shard<P, Server>,
-    more: &dyn Fn() -> bool,
-) {
-    let clock = Clock::new();
+/// Receives the remaining control messages, credits and properties, for this time at least. `turn`
+/// polls both sides.
+pub(super) fn quiesce(time: Duration, turn: &mut dyn FnMut(u64)) {
+    let (clock, until) = (Clock::new(), Instant::now() + time);
     let mut turns = 0;
-    while more() || turns < QUIESCE_TURNS {
-        let now = clock.now();
-        poll(client, now);
-        server.poll_once(now);
+    while turns < QUIESCE_TURNS || Instant::now() < until {
+        turn(clock.now());
         turns += 1;
     }
 }
@@ -145,7 +139,7 @@ pub(super) fn stopwatch() -> impl Fn() -> u64 {
 /// Turns without work between two readings of the clock.
 const TURNS_PER_READING: u32 = 16;
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// Turns of both sides after the last connection, at least.
+/// Turns after the last connection, at least.
 const QUIESCE_TURNS: u32 = 1000;
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! The RPC as a contender.
 
+mod answering;
 mod caller;
 mod churn;
 mod contender;
 mod count;
-mod distant;
 mod ends;
 mod idle;
 mod memory;
@@ -14,10 +14,10 @@ mod several;
 mod tasks;
 mod ways;
 
+pub use answering::Answering;
 pub use churn::{Churn, ChurnRound, Churned, PENDING_MAX};
 pub use contender::Rpc;
 pub use count::{Counted, PerCall, count};
-pub use distant::Answering;
 pub(crate) use ends::connect;
 pub use idle::{PausedRound, Pauses};
 pub use memory::{IDLE, idle_memory};

@@ -6,7 +6,7 @@ use std::thread;
 use rpcrdma::{Address, Client, Provider, Shard};
 use rpcrdma_config::Config;
 
-use super::contender::{Ends, Rpc};
+use super::contender::{Ends, Opposite, Rpc};
 use super::ends::{connect, make_engine, make_server};
 use super::message::WHO;
 use super::server::Server;
@@ -45,7 +45,9 @@ impl<P: Provider> Rpc<P> {
         for (client, peers, core, index) in connected {
             let server = servers[index].take().expect("no shard is given twice");
             let cores = CorePair { client: core, server: pairs[index].server };
-            let ends = Ends { client, server, peers, cores };
+            let (clients, opposite) =
+                (vec![(client, peers, core)], Opposite::Here(Box::new(server)));
+            let ends = Ends { clients, opposite, cores };
             all.push(Rpc::assemble(name, Arc::clone(&engine), address, ends, load)?);
         }
         Ok(all)
