@@ -9,11 +9,17 @@ use crate::problem::Problem;
 use crate::span::Span;
 
 /// Finds what is wrong in a description that could be read.
-pub(crate) fn check(description: &Description, problems: &mut Vec<Problem>) {
+/// `numbers_of_c` are constants of the header of C.
+pub(crate) fn check(
+    description: &Description,
+    numbers_of_c: &HashMap<String, i128>,
+    problems: &mut Vec<Problem>,
+) {
     let mut check = Check {
         types: HashMap::new(),
         constants: HashMap::new(),
         values: HashMap::new(),
+        numbers_of_c,
         problems,
     };
     for definition in &description.definitions {
@@ -30,6 +36,7 @@ struct Check<'a> {
     constants: HashMap<&'a str, Constant<'a>>,
     /// The values of constants, as far as they were asked for.
     values: HashMap<&'a str, Known>,
+    numbers_of_c: &'a HashMap<String, i128>,
     problems: &'a mut Vec<Problem>,
 }
 
@@ -351,6 +358,10 @@ impl<'a> Check<'a> {
                     break None;
                 }
                 (None, None) => {
+                    if let Some(number) = self.numbers_of_c.get(&name.value) {
+                        chain.push((name.value.as_str(), 0));
+                        break Some(*number);
+                    }
                     self.problem(
                         name.span,
                         format!("the constant `{}` is not defined", name.value),

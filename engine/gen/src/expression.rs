@@ -1,13 +1,12 @@
 //! Integer expressions, as in C: those of `#if`, and values that `#define` names.
 
-/// The value of an expression. `number_of` is what a name stands for; one that stands for nothing is
-/// 0, as in C.
+/// The value of an expression. `number_of` is what a name stands for, or why it is none.
 ///
 /// # Errors
 /// What is wrong with the expression.
 pub(crate) fn evaluate(
     text: &str,
-    number_of: impl Fn(&str) -> Option<i128>,
+    number_of: impl Fn(&str) -> Result<i128, String>,
     is_defined: impl Fn(&str) -> bool,
 ) -> Result<i128, String> {
     let words = words_of(text)?;
@@ -25,7 +24,7 @@ struct Words<'a> {
     words: &'a [&'a str],
     /// Parentheses and signs that are open.
     depth: u32,
-    number_of: &'a dyn Fn(&str) -> Option<i128>,
+    number_of: &'a dyn Fn(&str) -> Result<i128, String>,
     is_defined: &'a dyn Fn(&str) -> bool,
 }
 
@@ -98,7 +97,7 @@ impl<'a> Words<'a> {
                 .ok_or_else(|| format!("`{word}` is no number"));
         }
         match word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
-            true => Ok((self.number_of)(word).unwrap_or(0)),
+            true => (self.number_of)(word),
             false => Err(format!("a number or a name expected in the expression; found `{word}`")),
         }
     }
@@ -177,7 +176,7 @@ mod tests {
 
     #[test]
     fn expressions_are_those_of_c() {
-        let number_of = |name: &str| (name == "TWO").then_some(2);
+        let number_of = |name: &str| Ok(if name == "TWO" { 2 } else { 0 });
         let value = |text: &str| evaluate(text, number_of, |name| name == "TWO");
         for (text, expected) in [
             ("0", 0),
@@ -216,7 +215,7 @@ mod tests {
             ("1 << -1", "`1 << -1` has no value"),
             (&deep, "the expression is nested deeper than 64"),
         ] {
-            assert_eq!(evaluate(text, |_| None, |_| false), Err(why.to_owned()), "{text}");
+            assert_eq!(evaluate(text, |_| Ok(0), |_| false), Err(why.to_owned()), "{text}");
         }
     }
 }

@@ -29,6 +29,11 @@ impl Files {
         self.files.len() as u32 - 1
     }
 
+    /// How many were read.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
     /// The file with this number.
     pub fn file(&self, number: u32) -> &File {
         &self.files[number as usize]

@@ -91,13 +91,13 @@ fn read_by(
         let file = preprocessor.files.add(path, String::new());
         preprocessor.problems.push(Problem::new(Span::new(file, 0..0), why));
     }
-    let Preprocessor { files, mut problems, mut tokens, .. } = preprocessor;
+    let Preprocessor { files, mut problems, mut tokens, numbers_of_c, .. } = preprocessor;
     let end = files.text(0).len();
     tokens.push((Token::End, Span::new(0, end..end)));
     let description = parser::parse(&tokens, &mut problems);
     // A definition that cannot be read is not there, and each use of it would be an error of its own.
     if problems.is_empty() {
-        check::check(&description, &mut problems);
+        check::check(&description, &numbers_of_c, &mut problems);
     }
     if problems.is_empty() { Ok(description) } else { Err(Problems::new(files, problems)) }
 }

@@ -20,8 +20,8 @@ struct Args {
     /// A folder where included files are searched, behind that of the description.
     #[arg(short = 'I', long, value_name = "DIR")]
     include: Vec<PathBuf>,
-    /// A name that is defined for #ifdef.
-    #[arg(short = 'D', long = "define", value_name = "NAME")]
+    /// A name that is defined for #ifdef and #if.
+    #[arg(short = 'D', long = "define", value_name = "NAME[=NUMBER]")]
     defines: Vec<String>,
 }
 

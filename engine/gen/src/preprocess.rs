@@ -1,18 +1,22 @@
 //! The lines that are for the preprocessor of C: constants, conditions, other files.
 //!
 //! ```text
-//!   file ─▶ lines ─┬─ %...                 skipped; `%#define NAME VALUE` is a constant all the same
+//!   file ─▶ lines ─┬─ %...                 skipped; of `%#define NAME NUMBER` the number is kept
 //!                  ├─ #define, #ifdef, ...  carried out
-//!                  └─ others ─▶ tokens ─▶ names of constants replaced
+//!                  └─ others ─▶ tokens ─▶ names that are defined replaced
 //! ```
+//! What a name stands for is worked out where it is defined: nothing is replaced twice, so a short
+//! text cannot become a long one.
+//!
 //! rpcgen runs the whole preprocessor of C. Descriptions use the few directives that are here; any
 //! other is an error.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::expression::evaluate;
+use crate::expression::{self, evaluate};
 use crate::files::Files;
 use crate::options::Options;
 use crate::problem::Problem;
@@ -28,7 +32,9 @@ pub(crate) struct Preprocessor<'a> {
     pub problems: Vec<Problem>,
     /// The tokens.
     pub tokens: Vec<Placed>,
-    defined: HashMap<String, Vec<Placed>>,
+    /// The numbers that the header of C would define.
+    pub numbers_of_c: HashMap<String, i128>,
+    defined: HashMap<String, Vec<Token>>,
     /// Files that are being read, the outermost first.
     open: Vec<PathBuf>,
 }
@@ -36,11 +42,18 @@ pub(crate) struct Preprocessor<'a> {
 /// A condition that is open: `#if` up to its `#endif`.
 struct Condition {
     span: Span,
+    /// For the lines of the description, and for those that are passed on to the header of C.
+    branches: [Branch; 2],
+    has_else: bool,
+}
+
+/// Which lines of a condition count.
+#[derive(Clone, Copy)]
+struct Branch {
     /// Whether its lines count now.
     counts: bool,
     /// Whether lines of an earlier branch have counted, or none may.
     is_over: bool,
-    has_else: bool,
 }
 
 /// The lines of a file that are read together: no directive is among them.
@@ -55,12 +68,18 @@ struct Chunk {
 
 impl<'a> Preprocessor<'a> {
     pub fn new(options: &'a Options) -> Preprocessor<'a> {
-        let defined = options.defines.iter().map(|name| (name.clone(), Vec::new()));
+        let defined = options.defines.iter().map(|define| match define.split_once('=') {
+            Some((name, value)) => {
+                (name.to_owned(), vec![Token::Number(expression::number(value))])
+            }
+            None => (define.clone(), Vec::new()),
+        });
         Preprocessor {
             options,
             files: Files::default(),
             problems: Vec::new(),
             tokens: Vec::new(),
+            numbers_of_c: HashMap::new(),
             defined: defined.collect(),
             open: Vec::new(),
         }
@@ -71,7 +90,10 @@ impl<'a> Preprocessor<'a> {
     /// # Errors
     /// The reason why it cannot be read.
     pub fn file(&mut self, path: &Path) -> Result<(), String> {
-        let bytes = fs::read(path).map_err(|why| why.to_string())?;
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(|why| why.to_string())?;
+        let read = file.take(TEXT_MAX as u64 + 1).read_to_end(&mut bytes);
+        read.map_err(|why| why.to_string())?;
         let text = String::from_utf8(bytes)
             .map_err(|why| format!("byte {} is not UTF-8", why.utf8_error().valid_up_to()))?;
         self.text(path, text)
@@ -83,25 +105,37 @@ impl<'a> Preprocessor<'a> {
     /// If it is too long.
     pub fn text(&mut self, path: &Path, text: String) -> Result<(), String> {
         if text.len() > TEXT_MAX {
-            return Err(format!("it has {} bytes; at most {TEXT_MAX} are read", text.len()));
+            return Err(format!("it is too long; at most {TEXT_MAX} bytes are read"));
         }
         self.open.push(path.to_owned());
         let file = self.files.add(path, text.clone());
         let mut conditions: Vec<Condition> = Vec::new();
         let mut chunk = Chunk::default();
+        // A comment of a line that is not read has no end yet.
+        let mut in_comment = false;
         for (start, line) in lines(&text) {
             let span = Span::new(file, start..start + line.trim_end().len());
-            let counts = conditions.iter().all(|condition| condition.counts);
+            let [counts, counts_for_c] = match conditions.last() {
+                Some(condition) => condition.branches.map(|branch| branch.counts),
+                None => [true; 2],
+            };
             if chunk.in_comment {
                 chunk.add(line, start);
+            } else if in_comment {
+                in_comment = ends_in_comment(line, true);
             } else if let Some(directive) = line.trim_start().strip_prefix('#') {
                 self.chunk(file, &mut chunk);
+                in_comment = ends_in_comment(line, false);
                 self.directive(directive, span, counts, &mut conditions);
             } else if let Some(passed_on) = line.strip_prefix('%') {
                 self.chunk(file, &mut chunk);
-                self.constant_for_c(passed_on, span);
+                if counts_for_c {
+                    self.number_of_c(passed_on);
+                }
             } else if counts {
                 chunk.add(line, start);
+            } else {
+                in_comment = ends_in_comment(line, false);
             }
         }
         self.chunk(file, &mut chunk);
@@ -113,44 +147,47 @@ impl<'a> Preprocessor<'a> {
     }
 
     fn problem(&mut self, span: Span, message: impl Into<String>) {
-        self.problems.push(Problem::new(span, message));
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(Problem::new(span, message));
+        }
     }
 
     /// Takes the tokens of lines without directives.
     fn chunk(&mut self, file: u32, chunk: &mut Chunk) {
         let Chunk { text, start, .. } = std::mem::take(chunk);
-        for (token, span) in self.tokens_of(&text, start, file) {
-            match &token {
-                Token::Word(word) if self.defined.contains_key(word) => {
-                    let mut seen = vec![word.clone()];
-                    self.replace(word, span, &mut seen);
-                }
-                _ => self.tokens.push((token, span)),
+        let mut bad = Vec::new();
+        let found = tokens(&text, start, file, |span, why| {
+            if bad.len() < PROBLEMS_MAX {
+                bad.push((span, why));
             }
+        });
+        bad.into_iter().for_each(|(span, why)| self.problem(span, why));
+        for (token, span) in found {
+            let body = match &token {
+                Token::Word(word) => self.defined.get(word).map(Vec::as_slice),
+                _ => None,
+            };
+            let Some(body) = body else {
+                self.tokens.push((token, span));
+                continue;
+            };
+            // What it stands for was worked out where it was defined.
+            let is_other = |it: &&Token| **it != token && self.is_defined(it);
+            if let Some(inner) = body.iter().find(is_other) {
+                let message = format!(
+                    "{} stands for {}, which is defined behind it: not known here",
+                    token.shown(),
+                    inner.shown()
+                );
+                self.problem(span, message);
+                continue;
+            }
+            self.tokens.extend(body.iter().map(|token| (token.clone(), span)));
         }
     }
 
-    fn tokens_of(&mut self, text: &str, start: usize, file: u32) -> Vec<Placed> {
-        let problems = &mut self.problems;
-        tokens(text, start, file, |span, why| problems.push(Problem::new(span, why)))
-    }
-
-    /// Puts what a name stands for in its place.
-    fn replace(&mut self, word: &str, span: Span, seen: &mut Vec<String>) {
-        let body = self.defined.get(word).cloned().unwrap_or_default();
-        for (token, _) in body {
-            match &token {
-                Token::Word(inner) if self.defined.contains_key(inner) && !seen.contains(inner) => {
-                    if self.tokens.len() >= TOKENS_MAX {
-                        return;
-                    }
-                    seen.push(inner.clone());
-                    self.replace(inner, span, seen);
-                    seen.pop();
-                }
-                _ => self.tokens.push((token.clone(), span)),
-            }
-        }
+    fn is_defined(&self, token: &Token) -> bool {
+        matches!(token, Token::Word(word) if self.defined.contains_key(word))
     }
 
     fn directive(
@@ -164,13 +201,15 @@ impl<'a> Preprocessor<'a> {
         let end = directive.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(directive.len());
         let (name, rest) = directive.split_at(end);
         let rest = without_comments(rest);
-        let is_defined = |it: &Self| it.defined.contains_key(rest.trim());
         match name {
-            "ifdef" => self.open_condition(span, counts, is_defined(self), conditions),
-            "ifndef" => self.open_condition(span, counts, !is_defined(self), conditions),
+            "ifdef" | "ifndef" => {
+                let condition = format!("defined {rest}");
+                let holds = self.holds(&condition, span, counts);
+                self.open_condition(span, holds.map(|it| it == (name == "ifdef")), conditions);
+            }
             "if" => {
-                let is_true = counts && self.holds(&rest, span);
-                self.open_condition(span, counts, is_true, conditions);
+                let holds = self.holds(&rest, span, counts);
+                self.open_condition(span, holds, conditions);
             }
             "elif" | "else" | "endif" => self.next_branch(name, &rest, span, conditions),
             _ if !counts => {}
@@ -189,15 +228,14 @@ impl<'a> Preprocessor<'a> {
         }
     }
 
-    fn open_condition(
-        &mut self,
-        span: Span,
-        outer: bool,
-        is_true: bool,
-        conditions: &mut Vec<Condition>,
-    ) {
-        let counts = outer && is_true;
-        conditions.push(Condition { span, counts, is_over: !outer || is_true, has_else: false });
+    fn open_condition(&mut self, span: Span, holds: [bool; 2], conditions: &mut Vec<Condition>) {
+        let outer = match conditions.last() {
+            Some(condition) => condition.branches.map(|branch| branch.counts),
+            None => [true; 2],
+        };
+        let branch =
+            |at: usize| Branch { counts: outer[at] && holds[at], is_over: !outer[at] || holds[at] };
+        conditions.push(Condition { span, branches: [branch(0), branch(1)], has_else: false });
     }
 
     fn next_branch(&mut self, name: &str, rest: &str, span: Span, conditions: &mut Vec<Condition>) {
@@ -215,35 +253,37 @@ impl<'a> Preprocessor<'a> {
             return self.problems.push(problem);
         }
         condition.has_else = name == "else";
-        let may_count = !condition.is_over;
-        let is_true = name == "else" || (may_count && self.holds(rest, span));
-        if let Some(condition) = conditions.last_mut() {
-            condition.counts = may_count && is_true;
-            condition.is_over |= condition.counts;
+        let is_asked = !condition.branches[0].is_over;
+        let holds = if name == "else" { [true; 2] } else { self.holds(rest, span, is_asked) };
+        for (branch, holds) in condition.branches.iter_mut().zip(holds) {
+            branch.counts = !branch.is_over && holds;
+            branch.is_over |= branch.counts;
         }
     }
 
-    fn holds(&mut self, condition: &str, span: Span) -> bool {
-        match self.evaluate(condition) {
-            Ok(value) => value != 0,
-            Err(why) => {
-                self.problem(span, why);
-                false
-            }
-        }
-    }
-
-    fn evaluate(&self, text: &str) -> Result<i128, String> {
-        let number_of = |name: &str| match self.defined.get(name).map(Vec::as_slice) {
-            Some([(Token::Number(Some(value)), _)]) => Some(*value),
-            Some([]) => Some(1),
-            Some(_) | None => None,
+    /// Whether a condition holds, for the description and for the header of C, where rpcgen defines
+    /// one name more. What is wrong with one that is not asked for is no problem.
+    fn holds(&mut self, condition: &str, span: Span, is_asked: bool) -> [bool; 2] {
+        let value = |for_c: bool| {
+            let is_header = |name: &str| for_c && name == HEADER;
+            let number_of = |name: &str| match self.defined.get(name).map(Vec::as_slice) {
+                Some([Token::Number(Some(value))]) => Ok(*value),
+                Some([]) => Ok(1),
+                Some(_) => Err(format!("`{name}` is no number")),
+                // As in C.
+                None => Ok(is_header(name).into()),
+            };
+            let is_defined = |name: &str| self.defined.contains_key(name) || is_header(name);
+            evaluate(condition, number_of, is_defined)
         };
-        evaluate(text, number_of, |name| self.defined.contains_key(name))
+        let (ours, of_c) = (value(false), value(true));
+        if let (Err(why), true) = (&ours, is_asked) {
+            self.problem(span, why);
+        }
+        [ours, of_c].map(|value| value.is_ok_and(|value| value != 0))
     }
 
     fn define(&mut self, define: &str, span: Span) {
-        let define = without_comments(define);
         let define = define.trim();
         let end = define.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let (name, body) = define.split_at(end.unwrap_or(define.len()));
@@ -255,28 +295,48 @@ impl<'a> Preprocessor<'a> {
             return self.problem(span, message);
         }
         let mut is_other = false;
-        let mut body_tokens = tokens(body, 0, span.file, |_, _| is_other = true);
-        if is_other || body_tokens.len() > 1 {
+        let found = tokens(body, 0, span.file, |_, _| is_other = true);
+        let is_other = is_other || found.iter().any(|(token, _)| HAS_OPERATORS.contains(token));
+        let body = match is_other {
             // The language has no operators: what they make is a number.
-            match self.evaluate(body) {
-                Ok(value) => body_tokens = vec![(Token::Number(Some(value)), span)],
-                Err(why) if is_other => return self.problem(span, why),
-                Err(_) => {}
+            true => self.number(body).map(|number| vec![Token::Number(Some(number))]),
+            false => Ok(found.into_iter().flat_map(|(token, _)| self.replaced(token)).collect()),
+        };
+        match body {
+            Ok(body) if body.len() > BODY_MAX => {
+                let message = format!("`{name}` stands for more than {BODY_MAX} words");
+                self.problem(span, message);
             }
+            Ok(body) => drop(self.defined.insert(name.to_owned(), body)),
+            Err(why) => self.problem(span, why),
         }
-        body_tokens.iter_mut().for_each(|(_, at)| *at = span);
-        self.defined.insert(name.to_owned(), body_tokens);
+    }
+
+    /// A token of what a name stands for; what it stands for itself, if it is a name.
+    fn replaced(&self, token: Token) -> Vec<Token> {
+        match &token {
+            Token::Word(word) => self.defined.get(word).cloned().unwrap_or_else(|| vec![token]),
+            _ => vec![token],
+        }
+    }
+
+    /// The number that an expression is; every name in it has to stand for one.
+    fn number(&self, text: &str) -> Result<i128, String> {
+        let number_of = |name: &str| match self.defined.get(name).map(Vec::as_slice) {
+            Some([Token::Number(Some(value))]) => Ok(*value),
+            _ => self.numbers_of_c.get(name).copied().ok_or(format!("`{name}` is no number here")),
+        };
+        evaluate(text, number_of, |name| self.defined.contains_key(name))
     }
 
     /// A line that is passed on to C. Descriptions use the numbers that it defines there.
-    fn constant_for_c(&mut self, line: &str, span: Span) {
+    fn number_of_c(&mut self, line: &str) {
         let line = line.trim_start().strip_prefix('#').map(str::trim_start);
         let Some(define) = line.and_then(|line| line.strip_prefix("define")) else { return };
         let define = without_comments(define);
         let Some((name, body)) = define.trim().split_once([' ', '\t']) else { return };
-        let is_number = self.evaluate(body).is_ok();
-        if is_number && !self.defined.contains_key(name) {
-            self.define(&define, span);
+        if let Ok(number) = self.number(body) {
+            self.numbers_of_c.insert(name.to_owned(), number);
         }
     }
 
@@ -302,6 +362,9 @@ impl<'a> Preprocessor<'a> {
         if self.open.len() == FILES_OPEN_MAX {
             let message = format!("files include each other deeper than {FILES_OPEN_MAX}");
             return self.problem(span, message);
+        }
+        if self.files.len() == FILES_MAX {
+            return self.problem(span, format!("more than {FILES_MAX} files are included"));
         }
         if let Err(why) = self.file(&path) {
             self.problem(span, format!("{}: {why}", path.display()));
@@ -370,12 +433,21 @@ fn without_comments(text: &str) -> String {
     left.push_str(rest);
     let end = left.find("//").unwrap_or(left.len());
     left.truncate(end);
-    left.replace("\\\n", " ")
+    left.replace("\\\r\n", " ").replace("\\\n", " ")
 }
 
 /// The longest file that is read, in bytes.
 const TEXT_MAX: usize = 16 << 20;
+/// The name that rpcgen defines where it writes the header of C.
+const HEADER: &str = "RPC_HDR";
+/// Tokens that are operators of C as well.
+const HAS_OPERATORS: [Token; 5] =
+    [Token::Star, Token::ParenOpen, Token::ParenClose, Token::AngleOpen, Token::AngleClose];
+/// Words that a name stands for.
+const BODY_MAX: usize = 64;
+/// Errors that are kept.
+const PROBLEMS_MAX: usize = 100;
 /// Files within each other.
 const FILES_OPEN_MAX: usize = 64;
-/// Tokens up to which names are replaced: names that stand for many others may not fill the memory.
-const TOKENS_MAX: usize = 4 << 20;
+/// Files of a description.
+const FILES_MAX: usize = 1000;

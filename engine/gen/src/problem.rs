@@ -29,7 +29,7 @@ impl Problem {
     }
 }
 
-/// Everything that is wrong in a description, and its files.
+/// What is wrong in a description, the first hundred errors of it, and its files.
 #[derive(Debug)]
 pub struct Problems {
     files: Files,
@@ -39,6 +39,7 @@ pub struct Problems {
 impl Problems {
     pub(crate) fn new(files: Files, mut found: Vec<Problem>) -> Problems {
         found.sort_by_key(|problem| (problem.span.file, problem.span.start));
+        found.truncate(SHOWN_MAX);
         Problems { files, found }
     }
 
@@ -89,3 +90,6 @@ impl fmt::Display for Problems {
 }
 
 impl std::error::Error for Problems {}
+
+/// Errors that are shown.
+const SHOWN_MAX: usize = 100;

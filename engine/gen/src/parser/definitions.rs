@@ -66,12 +66,14 @@ impl Parser<'_> {
     pub(super) fn members(&mut self) -> Parsed<Vec<Declaration>> {
         self.expect(&Token::BraceOpen, "in front of the members of a struct")?;
         let mut members = Vec::new();
-        while !self.take(&Token::BraceClose) {
+        loop {
             let member = self.declaration("a member")?;
             self.expect(&Token::Semicolon, "behind the member")?;
             members.push(self.placed(member));
+            if self.take(&Token::BraceClose) {
+                return Ok(members);
+            }
         }
-        Ok(members)
     }
 
     /// `switch (DECLARATION) { case VALUE: ... default: DECLARATION; }`
@@ -82,7 +84,7 @@ impl Parser<'_> {
         self.expect(&Token::ParenClose, "behind the discriminant")?;
         self.expect(&Token::BraceOpen, "in front of the arms of a union")?;
         let (mut arms, mut default) = (Vec::new(), None);
-        while !self.take(&Token::BraceClose) {
+        while arms.is_empty() || !self.take(&Token::BraceClose) {
             if self.take_word("default") {
                 self.expect(&Token::Colon, "behind `default`")?;
                 let arm = self.arm()?;

@@ -10,7 +10,7 @@ impl Parser<'_> {
         let name = self.name("a program")?;
         self.expect(&Token::BraceOpen, "in front of the versions of a program")?;
         let mut versions = Vec::new();
-        while !self.take(&Token::BraceClose) {
+        while versions.is_empty() || !self.take(&Token::BraceClose) {
             self.expect_word("version", "in a program")?;
             versions.push(self.version()?);
         }
@@ -23,7 +23,7 @@ impl Parser<'_> {
         let name = self.name("a version")?;
         self.expect(&Token::BraceOpen, "in front of the procedures of a version")?;
         let mut procedures = Vec::new();
-        while !self.take(&Token::BraceClose) {
+        while procedures.is_empty() || !self.take(&Token::BraceClose) {
             procedures.push(self.procedure()?);
         }
         self.expect(&Token::Equals, "behind a version")?;
@@ -61,6 +61,7 @@ impl Parser<'_> {
         let start = self.span();
         let kind = self.kind()?;
         let count = match (self.take(&Token::Star), &kind) {
+            (true, Type::Void) => return self.fail_at(start, "`void` has no `*`: a type expected"),
             (true, _) => Count::Optional,
             (false, Type::Text | Type::Opaque) => match self.count()? {
                 Count::One => Count::Variable(None),

@@ -27,7 +27,26 @@ fn names_stand_for_what_they_are_defined_as() {
     let text = "#define SIZE 4 * 2 /* bytes */\n#define KIND \\\n  unsigned int\n#define OTHER SIZE\n\
                 typedef KIND t[OTHER];\n#undef KIND\n#define itself itself\nstruct s { int itself; };\n";
     right(text);
-    assert!(read("#define A B\n#define B A\ntypedef int t[A];").is_err());
+    right("#define MAX 8\n#define LIMIT MAX\n#if LIMIT != 8\nbroken\n#endif\n");
+    right(
+        "%#define SIZE 4\n%#define word other\nconst word = 1; enum e { SIZE = 2 }; typedef int t[SIZE];",
+    );
+    right("#if 0\n%#define SIZE no\n#else /* a\n#endif */\n#define X 1 /* b\n c */\n#endif\n");
+    // Each doubles what the one before stands for.
+    let doubled = |at: u32| format!("#define A{} A{at} A{at}\n", at + 1);
+    let text = format!("#define A0 int\n{}", (0..40).map(doubled).collect::<String>());
+    for (text, why) in [
+        (text.as_str(), "`A7` stands for more than 64 words"),
+        ("const BASE = 8;\n#define TOTAL (BASE + 4)\n", "`BASE` is no number here"),
+        (
+            "#define A B\n#define B 5\ntypedef int t[A];",
+            "`A` stands for `B`, which is defined behind",
+        ),
+        ("#define A int\n#if A\n#endif", "`A` is no number"),
+    ] {
+        let problems = read(text).expect_err(text).to_string();
+        assert!(problems.contains(why), "{text}: {problems}");
+    }
 }
 
 #[test]

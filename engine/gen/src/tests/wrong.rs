@@ -36,6 +36,13 @@ fn an_error_of_the_language_says_what_was_expected() {
           `;`",
         ),
         ("struct s { 1 a; };", "1:12: a type expected; found a number"),
+        ("struct s { };", "1:12: a type expected; found `}`"),
+        ("program P { } = 1;", "1:13: `version` expected in a program; found `}`"),
+        ("union u switch (int i) { };", "1:26: `case`, `default` or `}` expected; found `}`"),
+        (
+            "program P { version V { void *A(void) = 1; } = 1; } = 1;",
+            "1:25: `void` has no `*`: a type expected; found `A`",
+        ),
         ("union u { };", "1:9: `switch` expected behind the name of a union; found `{`"),
         (
             "union u switch (int i) { int a; };",
@@ -121,10 +128,13 @@ fn an_error_of_meaning_says_what_is_allowed() {
             "1:58: the procedure 1 is there twice",
         ),
         (
-            "program P { version V { void A(void) = 1; } = 1; version W { } = 1; } = 1;",
-            "1:66: the version 1 is there twice",
+            "program P { version V { void A(void) = 1; } = 1; version W { void A(void) = 1; } = 1; } = 1;",
+            "1:84: the version 1 is there twice",
         ),
-        ("program P { } = -1;", "1:17: the number is -1; 0 to 4294967295 are allowed"),
+        (
+            "program P { version V { void A(void) = 1; } = 1; } = -1;",
+            "1:54: the number is -1; 0 to 4294967295 are allowed",
+        ),
         (
             "program P { version V { int A(void, int) = 1; } = 1; } = 1;",
             "1:31: `void` is no argument among others",
