@@ -227,8 +227,8 @@ impl Connection {
     }
 
     /// As [`Connection::begin_call`], for a call with chunks in one RDMA_MSG, with all of the
-    /// written payload, and with a header of at most `headroom` bytes. `None`, without effect, if it
-    /// is another.
+    /// written payload, and with a header of at most `headroom` bytes. `None`, without effect, if
+    /// it is another.
     ///
     /// # Errors
     /// Those of [`Connection::begin_call`].
@@ -288,8 +288,8 @@ impl Connection {
         Some(ChunkReply { xid: to.xid, stamp, segments, len: item.len, invalidate })
     }
 
-    /// Plans a reply without items to a call without directions, if it invalidates a handle. `None`,
-    /// without effect, if it does not, or needs the general way.
+    /// Plans a reply without items to a call without directions, if it invalidates a handle.
+    /// `None`, without effect, if it does not, or needs the general way.
     #[inline]
     pub fn begin_invalidating_reply(
         &mut self,

@@ -353,8 +353,11 @@ proptest! {
         let what = (payload, &item);
         let plan =
             short.conn.begin_chunk_reply(&mut short.ledger, &to, what, list, means, headroom);
-        let segments: Vec<_> =
-            lens.iter().map(|&length| RdmaSegment { handle: if length == 0 { 78 } else { 77 }, length, offset: 1 << 32 | 5 }).collect();
+        let segment = |&length: &u32| {
+            let handle = if length == 0 { 78 } else { 77 };
+            RdmaSegment { handle, length, offset: 1 << 32 | 5 }
+        };
+        let segments: Vec<_> = lens.iter().map(segment).collect();
         let writes = [rpcrdma_xdr::WriteChunk(Array::from_slice(&segments))];
         let offer = Offer::Chunks { writes: (&writes[..]).into(), reply: None };
         let demand = ReplyDemand { payload, items: &items, offer, gather_max, copy_max: 0 };

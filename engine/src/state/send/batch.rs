@@ -105,8 +105,8 @@ impl Batch {
         Some(slot)
     }
 
-    /// Adds the draft as a message to a peer, with its gather entry and what it has beside. False if
-    /// there is no room.
+    /// Adds the draft as a message to a peer, with its gather entry and what it has beside. False
+    /// if there is no room.
     #[inline(always)]
     pub fn push(&mut self, peer: u32, with: With, sge: Sge) -> bool {
         debug_assert!(self.draft.is_some(), "a message has a slot");

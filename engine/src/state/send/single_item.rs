@@ -141,8 +141,8 @@ impl Outbox {
         if self.messages.body(message).slots.len() == 1 { HEADROOM as u32 } else { 0 }
     }
 
-    /// Lays a call with chunks out, whose payload is in one slot, behind the rights that it grants to
-    /// the peer.
+    /// Lays a call with chunks out, whose payload is in one slot, behind the rights that it grants
+    /// to the peer.
     pub fn lay_out_chunk_call(
         &mut self,
         message: u32,
