@@ -1,5 +1,6 @@
 //! The choices of a configuration: words, lists and timers, and how a file names them.
 
+use std::ffi::CStr;
 use std::time::Duration;
 
 /// A choice that a file names by a word.
@@ -45,12 +46,20 @@ impl ProviderKind {
 
     /// The word of a configuration for it.
     pub const fn as_str(self) -> &'static str {
+        match self.as_c_str().to_str() {
+            Ok(word) => word,
+            Err(_) => panic!("the words are ASCII"),
+        }
+    }
+
+    /// The same for C.
+    pub const fn as_c_str(self) -> &'static CStr {
         match self {
-            ProviderKind::Auto => "auto",
-            ProviderKind::Fabric => "fabric",
-            ProviderKind::Shm => "shm",
-            ProviderKind::Tcp => "tcp",
-            ProviderKind::Verbs => "verbs",
+            ProviderKind::Auto => c"auto",
+            ProviderKind::Fabric => c"fabric",
+            ProviderKind::Shm => c"shm",
+            ProviderKind::Tcp => c"tcp",
+            ProviderKind::Verbs => c"verbs",
         }
     }
 }

@@ -9,7 +9,9 @@ use std::net::SocketAddr;
 
 use ::rpcrdma::control::Admissions;
 use ::rpcrdma::metrics::MetricsServer;
-use ::rpcrdma::{Clock, Config, Engine, Fabric, Panicked, SetupError, ShmName, provider_for};
+use ::rpcrdma::{
+    Clock, Config, Engine, Fabric, Panicked, SetupError, ShmName, built, provider_for,
+};
 
 use crate::arguments::{
     self, OK, address, array, caught, give, given, sized, taken_back, value, write_text,
@@ -243,15 +245,9 @@ pub extern "C" fn rpcrdma_engine_stop(engine: Option<&mut rpcrdma_engine>) -> c_
 /// Thread: one at a time.
 #[unsafe(no_mangle)]
 pub extern "C" fn rpcrdma_engine_provider(engine: Option<&rpcrdma_engine>) -> *const c_char {
-    let name = match engine.map(|engine| &engine.engine) {
-        None => c"",
-        Some(AnyEngine::Fabric(_)) => c"fabric",
-        Some(AnyEngine::Shm(_)) => c"shm",
-        Some(AnyEngine::Tcp(_)) => c"tcp",
-        #[cfg(feature = "verbs")]
-        Some(AnyEngine::Verbs(_)) => c"verbs",
-    };
-    name.as_ptr()
+    let Some(engine) = engine else { return c"".as_ptr() };
+    let configured = each!(AnyEngine, &engine.engine, it => it.config().engine().provider);
+    built::opened(configured).as_c_str().as_ptr()
 }
 
 /// What became of the connection requests of peers, counted by outcome, and "panics" of its
@@ -338,8 +334,7 @@ impl rpcrdma_engine {
     ) -> Result<Box<Self>, SetupError> {
         let (engine, control) = Engine::without_threads(fabric, config)?;
         engine.seed_xids(xid_seed);
-        let (engine, control) = (AnyEngine::Fabric(engine), Some(AnyControl::Fabric(control)));
-        Ok(Box::new(rpcrdma_engine::of(engine, control)))
+        Ok(Box::new(rpcrdma_engine::of(engine.into(), Some(control.into()))))
     }
 
     fn of(engine: AnyEngine, control: Option<AnyControl>) -> rpcrdma_engine {

@@ -1,38 +1,49 @@
-//! The providers: what is generic over them in Rust is one of four here.
+//! The providers: what is generic over them in Rust is one of those of the build here.
 
 use ::rpcrdma::control::Control;
-#[cfg(feature = "verbs")]
-use ::rpcrdma::verbs::Verbs;
-use ::rpcrdma::{Config, Engine, Fabric, Provider, SessionCall, SetupError, Shm, Tcp};
-use rpcrdma_config::ProviderKind;
+use ::rpcrdma::{
+    Config, Engine, Provider, SessionCall, SetupError, built, each_provider, with_provider,
+};
 
 /// The type of a value that exists for each provider.
 macro_rules! any {
-    ($(#[$doc:meta])* $name:ident, $of:ident) => {
-        $(#[$doc])*
-        pub(crate) enum $name {
-            Fabric($of<::rpcrdma::Fabric>),
-            Shm($of<::rpcrdma::Shm>),
-            Tcp($of<::rpcrdma::Tcp>),
-            #[cfg(feature = "verbs")]
-            Verbs($of<::rpcrdma::verbs::Verbs>),
-        }
+    ($name:ident, $of:ident) => {
+        each_provider! { [$crate::provider::any_of] $name, $of }
     };
 }
+
+macro_rules! any_of {
+    ([$name:ident, $of:ident] $($provider:ident)+) => {
+        pub(crate) enum $name {
+            $($provider($of<built::$provider>),)+
+        }
+
+        $(impl From<$of<built::$provider>> for $name {
+            #[inline(always)]
+            fn from(one: $of<built::$provider>) -> $name {
+                $name::$provider(one)
+            }
+        })+
+    };
+}
+use any_of;
 
 /// Does the same for the value of each provider.
 macro_rules! each {
     ($any:ident, $value:expr, $it:ident => $act:expr) => {
-        match $value {
-            $any::Fabric($it) => $act,
-            $any::Shm($it) => $act,
-            $any::Tcp($it) => $act,
-            #[cfg(feature = "verbs")]
-            $any::Verbs($it) => $act,
-        }
+        ::rpcrdma::each_provider! { [$crate::provider::each_of] $any, $value, $it, $act }
     };
 }
 pub(crate) use each;
+
+macro_rules! each_of {
+    ([$any:ident, $value:expr, $it:ident, $act:expr] $($provider:ident)+) => {
+        match $value {
+            $($any::$provider($it) => $act,)+
+        }
+    };
+}
+pub(crate) use each_of;
 
 type Written<P> = SessionCall<'static, P>;
 
@@ -40,25 +51,21 @@ any!(AnyEngine, Engine);
 any!(AnyControl, Control);
 any!(AnySessionCall, Written);
 
-/// One of the four.
+/// One of those of the build.
 pub(crate) trait Known: Provider {
     /// A call of a session over it.
     fn named(call: SessionCall<'static, Self>) -> AnySessionCall;
 }
 
-macro_rules! known {
-    ($($provider:ident)*) => {$(
-        impl Known for $provider {
-            #[inline(always)]
-            fn named(call: SessionCall<'static, Self>) -> AnySessionCall {
-                AnySessionCall::$provider(call)
-            }
-        }
-    )*};
+impl<P: Provider> Known for P
+where
+    AnySessionCall: From<Written<P>>,
+{
+    #[inline(always)]
+    fn named(call: SessionCall<'static, P>) -> AnySessionCall {
+        call.into()
+    }
 }
-known!(Fabric Shm Tcp);
-#[cfg(feature = "verbs")]
-known!(Verbs);
 
 impl AnyEngine {
     /// The engine that the configuration names; with a control plane that the program steps, if
@@ -67,30 +74,8 @@ impl AnyEngine {
         config: Config,
         has_thread: bool,
     ) -> Result<(AnyEngine, Option<AnyControl>), SetupError> {
-        match config.engine().provider {
-            ProviderKind::Auto | ProviderKind::Fabric => {
-                let (engine, control) = start(Fabric::from_config(&config)?, config, has_thread)?;
-                Ok((AnyEngine::Fabric(engine), control.map(AnyControl::Fabric)))
-            }
-            ProviderKind::Shm => {
-                let (engine, control) = start(Shm::from_config(&config)?, config, has_thread)?;
-                Ok((AnyEngine::Shm(engine), control.map(AnyControl::Shm)))
-            }
-            ProviderKind::Tcp => {
-                let (engine, control) = start(Tcp::from_config(&config)?, config, has_thread)?;
-                Ok((AnyEngine::Tcp(engine), control.map(AnyControl::Tcp)))
-            }
-            #[cfg(feature = "verbs")]
-            ProviderKind::Verbs => {
-                let (engine, control) = start(Verbs::from_config(&config)?, config, has_thread)?;
-                Ok((AnyEngine::Verbs(engine), control.map(AnyControl::Verbs)))
-            }
-            #[cfg(not(feature = "verbs"))]
-            ProviderKind::Verbs => {
-                let reason = "this library was built without RDMA devices";
-                Err(SetupError::unmet(&config, "engine.provider", reason))
-            }
-        }
+        let kind = config.engine().provider;
+        with_provider!(kind, |Device| start(Device::from_config(&config)?, config, has_thread))
     }
 }
 
@@ -98,10 +83,14 @@ fn start<P: Provider>(
     device: P,
     config: Config,
     has_thread: bool,
-) -> Result<(Engine<P>, Option<Control<P>>), SetupError> {
+) -> Result<(AnyEngine, Option<AnyControl>), SetupError>
+where
+    AnyEngine: From<Engine<P>>,
+    AnyControl: From<Control<P>>,
+{
     if has_thread {
-        return Ok((Engine::new(device, config)?, None));
+        return Ok((Engine::new(device, config)?.into(), None));
     }
     let (engine, control) = Engine::without_threads(device, config)?;
-    Ok((engine, Some(control)))
+    Ok((engine.into(), Some(control.into())))
 }
