@@ -1,10 +1,12 @@
 //! The calls that tasks wait for: in front of the session, in the session, and over.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::task::Waker;
 
 use crate::{
     CallError, Execution, Provider, Session, SessionCallId, SessionCompletion, SessionError,
-    SessionRefused,
+    SessionRefused, SessionUnsent,
 };
 
 use super::error::{AsyncError, CallFailed};
@@ -23,8 +25,8 @@ pub(crate) trait Answer {
     /// Whether no task waits.
     fn is_canceled(&self) -> bool;
 
-    /// Passes it on, and wakes the task.
-    fn give(self, outcome: Outcome);
+    /// Passes it on. Returns what wakes the task, if that is left to the caller.
+    fn give(self, outcome: Outcome) -> Option<Waker>;
 }
 
 /// A call on its way to the session.
@@ -35,12 +37,13 @@ pub(crate) struct Job<A: Answer> {
     pub place: A::Place,
 }
 
-/// The calls that tasks wait for. No task is woken before its outcome is taken out.
+/// The calls that tasks wait for.
 pub(crate) struct Awaited<A: Answer> {
     /// The session has no room for them yet.
     queue: Queue<Job<A>>,
-    open: HashMap<u64, Open<A>>,
-    over: VecDeque<(A, Outcome)>,
+    open: HashMap<u64, Open<A>, BuildHasherDefault<Spread>>,
+    /// Tasks whose calls are over, to be woken.
+    woken: Vec<Waker>,
 }
 
 /// A call that the session has.
@@ -71,7 +74,7 @@ impl<A: Answer> Entry for Job<A> {
 
 impl<A: Answer> Awaited<A> {
     pub fn new() -> Awaited<A> {
-        Awaited { queue: Queue::new(), open: HashMap::new(), over: VecDeque::new() }
+        Awaited { queue: Queue::new(), open: HashMap::default(), woken: Vec::new() }
     }
 
     /// Adds a call behind all others.
@@ -79,12 +82,21 @@ impl<A: Answer> Awaited<A> {
         self.queue.push(job);
     }
 
-    /// Makes a call at `now`, unless others wait, or it is late.
-    pub fn begin<P: Provider>(&mut self, job: Job<A>, session: &mut Session<P>, now: u64) {
-        let may_begin = self.queue.is_empty() && now < job.until();
-        let waits = if may_begin { self.hand_over(job, session) } else { Some(job) };
-        if let Some(job) = waits {
-            self.queue.push(job);
+    /// Makes a call of a task that has asked at `now`, unless others wait, or it is late. What has to
+    /// wait is moved to the queue.
+    pub fn begin<P: Provider>(
+        &mut self,
+        request: &mut Request,
+        (id, answer, place): (u64, A, A::Place),
+        session: &mut Session<P>,
+        now: u64,
+    ) {
+        let may_begin = self.queue.is_empty() && now < request.until();
+        let waits =
+            if may_begin { self.hand_over(id, request, answer, session) } else { Some(answer) };
+        if let Some(answer) = waits {
+            let request = std::mem::take(request);
+            self.queue.push(Job { id, request, answer, place });
         }
     }
 
@@ -93,8 +105,9 @@ impl<A: Answer> Awaited<A> {
         let mut busy = false;
         for _ in 0..JOBS_PER_TURN {
             let Some(job) = self.queue.pop() else { break };
-            if let Some(job) = self.hand_over(job, session) {
-                self.queue.put_back(job);
+            let Job { id, mut request, answer, place } = job;
+            if let Some(answer) = self.hand_over(id, &mut request, answer, session) {
+                self.queue.put_back(Job { id, request, answer, place });
                 break;
             }
             busy = true;
@@ -102,23 +115,34 @@ impl<A: Answer> Awaited<A> {
         busy
     }
 
-    /// Passes a call to the session; returns it if it has to wait.
-    fn hand_over<P: Provider>(&mut self, job: Job<A>, session: &mut Session<P>) -> Option<Job<A>> {
-        let Job { id, mut request, answer, place } = job;
+    /// Passes a call to the session. If it has to wait, the request is as before, and the answer is
+    /// returned.
+    fn hand_over<P: Provider>(
+        &mut self,
+        id: u64,
+        request: &mut Request,
+        answer: A,
+        session: &mut Session<P>,
+    ) -> Option<A> {
         if answer.is_canceled() {
             return None;
         }
         let (wants, keeps_loans) = (request.call.wants(), request.keeps_loans);
         let mut call = session.call(id);
-        *call = request.call;
+        std::mem::swap(&mut *call, &mut request.call);
         call.resend(request.resend);
-        let unsent = match call.submit() {
+        match call.submit() {
             Ok(call) => {
                 self.open.insert(id, Open { answer, id: call, wants, keeps_loans });
-                return None;
+                None
             }
-            Err(unsent) => unsent,
-        };
+            Err(unsent) => self.refused(request, answer, unsent),
+        }
+    }
+
+    /// A call was refused: it has to wait, or is over.
+    #[cold]
+    fn refused(&mut self, request: &mut Request, answer: A, unsent: SessionUnsent) -> Option<A> {
         let not = Execution::NotExecuted;
         let why = match unsent.why() {
             SessionRefused::Full => None,
@@ -127,8 +151,9 @@ impl<A: Answer> Awaited<A> {
             SessionRefused::NoConnection(why) => Some(SessionError::NoConnection(why, not).into()),
         };
         request.call = unsent.into_call().unwrap_or_default();
-        let Some(why) = why else { return Some(Job { id, request, answer, place }) };
-        self.over.push_back((answer, Err(CallFailed::unsent(why, request.call))));
+        let Some(why) = why else { return Some(answer) };
+        let call = std::mem::take(&mut request.call);
+        self.give(answer, Err(CallFailed::unsent(why, call)));
         None
     }
 
@@ -138,7 +163,7 @@ impl<A: Answer> Awaited<A> {
         let late = self.queue.take_late(now);
         let is_any = !late.is_empty();
         for Job { request, answer, .. } in late {
-            self.over.push_back((answer, Err(CallFailed::unsent(why(), request.call))));
+            self.give(answer, Err(CallFailed::unsent(why(), request.call)));
         }
         is_any
     }
@@ -174,14 +199,21 @@ impl<A: Answer> Awaited<A> {
         if open.answer.is_canceled() {
             return;
         }
-        let outcome = Response::of(&mut done, open.wants, open.keeps_loans);
-        let outcome = outcome.map_err(|why| CallFailed::over(why.into(), &mut done, open.wants));
-        self.over.push_back((open.answer, outcome));
+        let outcome = match Response::of(&mut done, open.wants, open.keeps_loans) {
+            Ok(response) => Ok(response),
+            Err(why) => Err(CallFailed::over(why.into(), &mut done, open.wants)),
+        };
+        self.give(open.answer, outcome);
     }
 
-    /// The outcome of a call that is over, in their order.
-    pub fn next_over(&mut self) -> Option<(A, Outcome)> {
-        self.over.pop_front()
+    /// Passes on an outcome.
+    fn give(&mut self, answer: A, outcome: Outcome) {
+        self.woken.extend(answer.give(outcome));
+    }
+
+    /// Tasks whose calls are over, to be woken.
+    pub fn woken(&mut self) -> &mut Vec<Waker> {
+        &mut self.woken
     }
 
     /// Ends every call: the session answers none any more. `execution` is what is known of a call
@@ -191,13 +223,13 @@ impl<A: Answer> Awaited<A> {
         execution: impl Fn(SessionCallId) -> Execution,
         why: impl Fn(Execution) -> AsyncError,
     ) {
-        for (_, open) in self.open.drain() {
+        for (_, open) in std::mem::take(&mut self.open) {
             let why = why(execution(open.id));
-            self.over.push_back((open.answer, Err(CallFailed::without_memory(why))));
+            self.give(open.answer, Err(CallFailed::without_memory(why)));
         }
         while let Some(Job { request, answer, .. }) = self.queue.pop() {
             let why = why(Execution::NotExecuted);
-            self.over.push_back((answer, Err(CallFailed::unsent(why, request.call))));
+            self.give(answer, Err(CallFailed::unsent(why, request.call)));
         }
     }
 
@@ -214,6 +246,24 @@ impl<A: Answer> Awaited<A> {
     }
 }
 
+/// Spreads the numbers of calls, which count up: no peer chooses them.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(self.0.rotate_left(8) ^ u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number.wrapping_mul(GOLDEN);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// Why a call ends whose deadline has passed in front of the session.
 pub(crate) fn late<P: Provider>(session: &Session<P>) -> AsyncError {
     let not = Execution::NotExecuted;
@@ -225,3 +275,5 @@ pub(crate) fn late<P: Provider>(session: &Session<P>) -> AsyncError {
 
 /// Calls that are taken, and calls that are passed on, between two polls.
 pub(crate) const JOBS_PER_TURN: usize = 64;
+/// 2^64 over the golden ratio: consecutive multiples are far from each other, in the upper bits.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;

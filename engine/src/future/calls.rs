@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::{Execution, Provider, Session, SessionCallId, SessionCompletion};
 use async_channel::Receiver;
 
-use super::awaited::{Answer, Awaited, JOBS_PER_TURN, Job, late};
+use super::awaited::{Awaited, JOBS_PER_TURN, Job, late};
 use super::buffers::Waiting;
 use super::places::Waiter;
 use super::queue::Queue;
@@ -111,13 +111,6 @@ impl Calls {
         self.awaited.complete(done);
     }
 
-    /// Answers the calls that are over.
-    pub fn answer(&mut self) {
-        while let Some((answer, outcome)) = self.awaited.next_over() {
-            answer.give(outcome);
-        }
-    }
-
     /// Calls that the session has.
     #[cfg(test)]
     pub fn open(&self) -> usize {
@@ -158,7 +151,6 @@ impl Calls {
             self.awaited.push(job);
         }
         self.awaited.end(execution, |execution| self.shared.end(execution));
-        self.answer();
     }
 }
 

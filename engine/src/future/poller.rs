@@ -45,7 +45,6 @@ impl<P: Provider> Poller<P> {
         busy |= calls.submit(session);
         calls.give_places();
         busy |= session.poll(now, |done| calls.complete(done));
-        calls.answer();
         if let Some(event) = session.next_event() {
             self.report(event);
         }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 
 use crate::{Execution, Loan, Outage, SessionError, ShardHandle};
 use async_channel::Sender;
@@ -42,9 +43,10 @@ impl Answer for AnyThread {
         oneshot::Sender::is_canceled(self)
     }
 
-    fn give(self, outcome: Outcome) {
-        // Its future may have been dropped.
+    fn give(self, outcome: Outcome) -> Option<Waker> {
+        // It wakes the task. Its future may have been dropped.
         let _ = self.send(outcome);
+        None
     }
 }
 

@@ -17,7 +17,6 @@ enum State {
     /// With the task, once it has asked.
     Waits(Option<Waker>),
     Over(Outcome),
-    Taken,
 }
 
 /// Both ends.
@@ -33,11 +32,11 @@ impl Answer for ThisThread {
         Rc::strong_count(&self.0) == 1
     }
 
-    fn give(self, outcome: Outcome) {
-        let before = self.0.replace(State::Over(outcome));
-        if let State::Waits(Some(waker)) = before {
-            waker.wake();
-        }
+    fn give(self, outcome: Outcome) -> Option<Waker> {
+        let state = &mut *self.0.borrow_mut();
+        let waker = if let State::Waits(waker) = state { waker.take() } else { None };
+        *state = State::Over(outcome);
+        waker
     }
 }
 
@@ -45,16 +44,27 @@ impl Future for Answered {
     type Output = Outcome;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
-        match self.0.replace(State::Taken) {
-            State::Over(outcome) => Poll::Ready(outcome),
-            State::Waits(Some(waker)) if waker.will_wake(context.waker()) => {
-                self.0.replace(State::Waits(Some(waker)));
-                Poll::Pending
+        let mut state = self.0.borrow_mut();
+        if let State::Waits(waker) = &mut *state {
+            if waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+                return Poll::Pending;
             }
-            State::Waits(_) | State::Taken => {
-                self.0.replace(State::Waits(Some(context.waker().clone())));
-                Poll::Pending
-            }
+            let before = waker.replace(context.waker().clone());
+            drop(state);
+            // It may be the last one of its task.
+            drop(before);
+            return Poll::Pending;
         }
+        match std::mem::replace(&mut *state, State::Waits(None)) {
+            State::Over(outcome) => Poll::Ready(outcome),
+            State::Waits(_) => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Answered {
+    fn drop(&mut self) {
+        // What wakes its task ends here, and not where the client is borrowed.
+        drop(self.0.replace(State::Waits(None)));
     }
 }

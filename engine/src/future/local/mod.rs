@@ -21,7 +21,7 @@ use crate::{Clock, Execution, Loan, Outage, Provider, Session, SessionError, Ses
 use self::alarm::Alarm;
 use self::answer::answer;
 use self::state::{Asked, State};
-use super::awaited::{Answer, Outcome};
+use super::awaited::Outcome;
 use super::error::{AsyncError, CallFailed};
 use super::reports::{Reported, Reports, reports};
 use super::request::Request;
@@ -210,11 +210,9 @@ impl<P: Provider> std::fmt::Debug for LocalClient<P> {
 }
 
 impl<P: Provider> Local<P> {
-    async fn call(self: Rc<Local<P>>, request: Request) -> Outcome {
+    async fn call(self: Rc<Local<P>>, mut request: Request) -> Outcome {
         let (answer, answered) = answer();
-        let id = self.state.borrow_mut().call(request, answer);
-        // It may have been refused.
-        self.answer();
+        let id = self.state.borrow_mut().call(&mut request, answer);
         let mut cancel = CancelOnDrop { local: &self, id: Some(id) };
         let outcome = answered.await;
         cancel.id = None;
@@ -234,7 +232,7 @@ impl<P: Provider> Local<P> {
     /// Does what there is to do, once. True if there was anything.
     fn turn(&self, now: u64) -> bool {
         let busy = self.state.borrow_mut().turn(now);
-        self.answer();
+        self.wake();
         let is_rare = self.state.borrow_mut().has_rare_work();
         if is_rare { self.attend() | busy } else { busy }
     }
@@ -263,11 +261,14 @@ impl<P: Provider> Local<P> {
         busy
     }
 
-    /// Answers the calls that are over.
-    fn answer(&self) {
-        let next_over = || self.state.borrow_mut().awaited.next_over();
-        while let Some((answer, outcome)) = next_over() {
-            answer.give(outcome);
+    /// Wakes the tasks whose calls are over.
+    fn wake(&self) {
+        let mut woken = std::mem::take(self.state.borrow_mut().awaited.woken());
+        if !woken.is_empty() {
+            woken.drain(..).for_each(Waker::wake);
+            // It keeps its room. Meanwhile others may be there.
+            woken.append(self.state.borrow_mut().awaited.woken());
+            *self.state.borrow_mut().awaited.woken() = woken;
         }
     }
 
@@ -276,7 +277,7 @@ impl<P: Provider> Local<P> {
         let waiting = self.state.borrow_mut().end();
         // Their futures learn it from the end of their channels.
         drop(waiting);
-        self.answer();
+        self.wake();
     }
 
     /// Waits by the idle policy after a turn at `now`, unless it was busy or the future was woken.

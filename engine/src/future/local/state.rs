@@ -6,7 +6,7 @@ use crate::{Execution, Loan, Provider, Session, SessionError, SessionEvent};
 use futures_channel::oneshot;
 
 use super::answer::ThisThread;
-use crate::future::awaited::{Awaited, Job, late};
+use crate::future::awaited::{Awaited, late};
 use crate::future::buffers::{BUFFER_WAIT, Waiting};
 use crate::future::request::Request;
 
@@ -47,11 +47,10 @@ impl<P: Provider> State<P> {
     }
 
     /// Makes a call, or lets it wait for the session. Returns its name.
-    pub fn call(&mut self, request: Request, answer: ThisThread) -> u64 {
+    pub fn call(&mut self, request: &mut Request, answer: ThisThread) -> u64 {
         let id = self.next;
         self.next += 1;
-        let job = Job { id, request, answer, place: () };
-        self.awaited.begin(job, &mut self.session, self.now);
+        self.awaited.begin(request, (id, answer, ()), &mut self.session, self.now);
         id
     }
 
