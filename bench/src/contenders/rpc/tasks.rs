@@ -9,10 +9,11 @@
 //! contenders in their rounds. The second is made for each round, before what is measured: it stays
 //! on its thread.
 
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use futures::executor::block_on;
-use futures::stream::{FuturesUnordered, StreamExt};
+use futures::stream::{FuturesUnordered, TryStreamExt};
 use rpcrdma::future::{AsyncClient, AsyncOptions, CallFailed, LocalClient, Response};
 use rpcrdma::{Address, Engine, OwnedCall, Provider, Session, SessionOptions, Shard};
 use rpcrdma_config::Config;
@@ -193,17 +194,21 @@ impl TaskCalls {
         }
     }
 
-    async fn all(&self, client: &impl Calling, mut meter: Meter) -> Result<Round, BenchError> {
-        let mut calls: FuturesUnordered<_> = (0..self.window).map(|_| self.call(client)).collect();
-        let mut enough = false;
-        while let Some(done) = calls.next().await {
-            done?;
-            enough |= !meter.counted(1);
-            if !enough {
-                calls.push(self.call(client));
+    /// As many tasks as calls are under way, until it is enough.
+    async fn all(&self, client: &impl Calling, meter: Meter) -> Result<Round, BenchError> {
+        let (meter, enough) = (RefCell::new(meter), Cell::new(false));
+        let task = || async {
+            while !enough.get() {
+                self.call(client).await?;
+                if !meter.borrow_mut().counted(1) {
+                    enough.set(true);
+                }
             }
-        }
-        Ok(meter.finish())
+            Ok::<(), BenchError>(())
+        };
+        let tasks: FuturesUnordered<_> = (0..self.window).map(|_| task()).collect();
+        tasks.try_collect::<()>().await?;
+        Ok(meter.into_inner().finish())
     }
 
     async fn call(&self, client: &impl Calling) -> Result<(), BenchError> {
