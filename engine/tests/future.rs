@@ -135,6 +135,17 @@ fn a_call_of_one_future_is_answered_to_another_one() {
 }
 
 #[test]
+fn a_call_that_is_late_between_two_futures_is_not_sent() {
+    let Scene { client, handle, _engine } = local_scene(Fabric::new(), "block");
+    client.block_on(client.call(number(1))).expect("it is answered");
+    let mut call = number(2);
+    call.deadline(Clock::new().now());
+    let failed = client.block_on(client.call(call)).expect_err("it is late");
+    assert_eq!(failed.why().execution(), Execution::NotExecuted, "{failed}");
+    assert_eq!(handle.stats().calls_sent, 1);
+}
+
+#[test]
 fn another_thread_wakes_the_thread_that_polls() {
     let Scene { client, handle, _engine } = local_scene(Fabric::new(), "block");
     let (ask, asked) = std::sync::mpsc::channel::<oneshot::Sender<u32>>();

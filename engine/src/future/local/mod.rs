@@ -111,10 +111,12 @@ impl<P: Provider> LocalClient<P> {
         let clock = Clock::new();
         let (mut now, mut idle) = (clock.now(), 0_u32);
         loop {
-            if local.alarm.take()
-                && let Poll::Ready(output) = future.as_mut().poll(&mut context)
-            {
-                return output;
+            if local.alarm.take() {
+                // A call that is late by now is not sent.
+                local.state.borrow_mut().now = now;
+                if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                    return output;
+                }
             }
             let busy = local.turn(now);
             idle = if busy { 0 } else { idle.wrapping_add(1) };

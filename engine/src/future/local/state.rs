@@ -20,8 +20,8 @@ pub(super) struct State<P: Provider> {
     /// One that was taken from the session, to see whether there is any.
     event: Option<SessionEvent>,
     next: u64,
-    /// The time of the last turn.
-    now: u64,
+    /// The time of the last turn, or of the poll of the future behind it.
+    pub now: u64,
     is_closed: bool,
 }
 
