@@ -7,11 +7,12 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
+use std::ptr::copy_nonoverlapping;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 
 use rpcrdma_mempool::Sge;
-use rpcrdma_transport::body::{Acks, Body, Header, INLINE_LEN, OP_READ, PIECE_LEN, Refusal};
+use rpcrdma_transport::body::{Acks, Body, Header, INLINE_LEN, OP_READ, Refusal};
 use rpcrdma_transport::carrier::{Outgoing, Vacant};
 use rpcrdma_transport::keys::KeyCache;
 
@@ -64,6 +65,8 @@ pub struct Claimed<'a> {
     producer: &'a mut Producer,
     /// Where the bytes that it refers to lie in the staging area.
     staged_at: Option<u32>,
+    /// The header of a message whose bytes are in the slot, and not in the body.
+    put: Option<Header>,
 }
 
 impl Producer {
@@ -98,7 +101,7 @@ impl Producer {
             let len = piece.len as usize;
             // SAFETY: the poster keeps the source registered and readable until the request has
             // completed. The caller guarantees the destination, of which `room` bytes are left.
-            unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+            unsafe { copy_nonoverlapping(from, to, len) };
             (to, room) = (to.wrapping_add(len), left);
         }
         true
@@ -176,7 +179,7 @@ unsafe impl Outgoing for Producer {
         }
         let is_long = byte_len as usize > INLINE_LEN;
         let staged_at = if is_long { Some(self.staging.room(byte_len)?) } else { None };
-        Some(Claimed { producer: self, staged_at })
+        Some(Claimed { producer: self, staged_at, put: None })
     }
 
     #[inline]
@@ -255,7 +258,7 @@ unsafe impl Outgoing for Producer {
             // SAFETY: the destination is registered for writing, which posting the Read checked,
             // and is untouched by others until the Read has completed. The source is the span that
             // was claimed for as many bytes, or the slot, if they fit there.
-            unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+            unsafe { copy_nonoverlapping(from, to, len) };
             from = from.wrapping_add(len);
         }
         Ok(())
@@ -294,6 +297,16 @@ impl Vacant for Claimed<'_> {
         &mut self.producer.body
     }
 
+    #[inline(always)]
+    unsafe fn put(&mut self, header: Header, from: *const u8) {
+        let Producer { direction, head, .. } = &*self.producer;
+        self.put = Some(header);
+        let len = header.byte_len as usize;
+        // SAFETY: the caller guarantees the source and the length. The slot is this side's: the peer
+        // has returned it, or harms itself.
+        unsafe { copy_nonoverlapping(from, direction.slot(*head).bytes(), len) };
+    }
+
     /// A link has no delay.
     #[inline]
     fn stamp(&mut self, _now_ns: u64) {}
@@ -306,20 +319,22 @@ impl Vacant for Claimed<'_> {
 
     #[inline]
     fn publish(self, acks: Acks, keys: &KeyCache) {
-        let Claimed { producer, staged_at } = self;
-        producer.body.header.acks = acks;
+        let Claimed { producer, staged_at, put } = self;
         // A Read of nothing has no pieces, and an answer.
-        if producer.body.header.pieces != 0 || producer.body.header.op == OP_READ {
+        let Header { pieces, op, .. } = producer.body.header;
+        if put.is_none() && (pieces != 0 || op == OP_READ) {
             producer.place(staged_at, keys);
         }
         let Producer { direction, body, head, .. } = producer;
-        let (slot, header) = (direction.slot(*head), body.header);
-        let pieces_len = PIECE_LEN * usize::from(header.pieces);
-        let len = if header.pieces == 0 { header.byte_len as usize } else { pieces_len };
-        let len = len.min(INLINE_LEN);
-        // SAFETY: `len` bytes are in the body, and as many in the slot. The slot is this side's:
-        // the peer has returned it, or harms itself.
-        unsafe { std::ptr::copy_nonoverlapping(body.bytes.as_ptr(), slot.bytes(), len) };
+        let slot = direction.slot(*head);
+        let header = put.unwrap_or_else(|| {
+            let Body { header, bytes } = &*body;
+            // SAFETY: so many bytes are in the body, and as many in the slot, which is this side's,
+            // as above.
+            unsafe { copy_nonoverlapping(bytes.as_ptr(), slot.bytes(), header.slot_len()) };
+            *header
+        });
+        let header = Header { acks, ..header };
         for (word, value) in slot.header.iter().zip(words(&header)) {
             word.store(value, Ordering::Relaxed);
         }

@@ -187,6 +187,28 @@ impl Header {
         Header { acks: Acks(0), dst: 0, op: 0, pieces: 0, reserved: 0, byte_len: 0, rkey: 0 }
     }
 
+    /// The bytes that it says are in the slot: of the message, or of the pieces.
+    #[inline]
+    pub fn slot_len(&self) -> usize {
+        let len = match self.pieces {
+            0 => self.byte_len as usize,
+            pieces => PIECE_LEN * usize::from(pieces),
+        };
+        len.min(INLINE_LEN)
+    }
+
+    /// It as three words: whoever stores them reads each field as it was written.
+    #[inline(always)]
+    pub fn words(&self) -> [u64; 3] {
+        let Header { acks: Acks(acks), dst, op, pieces, byte_len, rkey, .. } = *self;
+        let halves = |first: u32, second: u32| {
+            let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
+            u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+        };
+        let op = u32::from_ne_bytes([op, pieces, 0, 0]);
+        [acks, halves(dst, op), halves(byte_len, rkey)]
+    }
+
     /// Whether it is a message for a Receive, and in its slot.
     #[inline(always)]
     pub(crate) fn is_short_send(&self) -> bool {
@@ -219,6 +241,25 @@ const _: () = assert!(std::mem::offset_of!(Body, bytes).is_multiple_of(8));
 #[cfg(not(loom))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_words_of_a_header_are_its_bytes() {
+        let [dst, byte_len, rkey] = [0x0102_0304, 0x0506_0708, 0x090a_0b0c];
+        let (acks, op, pieces, reserved) = (Acks(0x1112_1314_1516_1718), 0x21, 0x22, 0);
+        let header = Header { acks, dst, op, pieces, reserved, byte_len, rkey };
+        let bytes = header.words().map(u64::to_ne_bytes);
+        let [_, second, third] = bytes.each_ref().map(|word| word.split_at(4));
+        assert_eq!(bytes[0], acks.0.to_ne_bytes());
+        assert_eq!((second.0, second.1), (&dst.to_ne_bytes()[..], &[op, pieces, 0, 0][..]));
+        assert_eq!((third.0, third.1), (&byte_len.to_ne_bytes()[..], &rkey.to_ne_bytes()[..]));
+    }
+
+    #[test]
+    fn a_header_says_how_many_bytes_are_in_its_slot_and_never_more_than_fit() {
+        let len = |pieces, byte_len| Header { pieces, byte_len, ..Header::empty() }.slot_len();
+        assert_eq!([len(0, 0), len(0, 7), len(0, 224), len(0, 225)], [0, 7, 224, 224]);
+        assert_eq!([len(1, 1 << 30), len(14, 0), len(15, 0)], [16, 224, 224]);
+    }
 
     #[test]
     fn every_outcome_has_a_number_of_its_own_and_other_numbers_are_none() {

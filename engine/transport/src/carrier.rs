@@ -19,6 +19,8 @@
 //! could name queue pairs of third ones sets [`Header::dst`] itself.
 #![expect(unsafe_code, reason = "a carrier promises what the compiler cannot check")]
 
+#[cfg(doc)]
+use super::body::INLINE_LEN;
 use super::body::{Acks, Body, Header, Refusal};
 use super::keys::KeyCache;
 use super::rights::Granted;
@@ -139,8 +141,23 @@ pub unsafe trait Outgoing {
 
 /// A slot that the receiver does not read until it is published.
 pub trait Vacant {
-    /// The slot's content. Initially stale, from an earlier lap.
+    /// The slot's content. Initially stale, from an earlier request.
     fn body(&mut self) -> &mut Body;
+
+    /// Makes a message its content, which has no pieces: a carrier may write the bytes where the
+    /// receiver finds them. Nothing is done with [`Vacant::body`] afterwards.
+    ///
+    /// # Safety
+    /// `from` is readable for the length that the header says, at most [`INLINE_LEN`].
+    #[inline(always)]
+    unsafe fn put(&mut self, header: Header, from: *const u8) {
+        let body = self.body();
+        body.header = header;
+        let len = header.byte_len as usize;
+        // SAFETY: the caller guarantees the source. They fit in the slot, which no program can name
+        // in an `Sge`, so source and destination do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(from, body.bytes.as_mut_ptr(), len) };
+    }
 
     /// Sets the time of publishing, in ns, for a carrier with a delay.
     fn stamp(&mut self, now_ns: u64);

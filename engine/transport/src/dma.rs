@@ -8,7 +8,7 @@ use rpcrdma_mempool::{Access, Sge};
 use rpcrdma_provider::{SendFlags, SendWr};
 
 use super::body::{Body, Header, INLINE_LEN};
-use super::carrier::{DmaError, Incoming};
+use super::carrier::{DmaError, Incoming, Vacant};
 use super::keys::KeyCache;
 use super::rights::Granted;
 
@@ -48,23 +48,24 @@ impl FirstPart {
     }
 }
 
-/// Puts a message of `byte_len` bytes into a slot: its bytes if they fit, otherwise their location.
+/// Puts a message with this header into a slot: its bytes if they fit, otherwise their location.
 ///
 /// # Safety
-/// `byte_len` is the sum of the lengths. The memory is readable and not written during the call if
+/// Its length is the sum of the lengths. The memory is readable and not written during the call if
 /// the message fits, and until the slot returns if it does not.
 #[inline(always)]
-pub(crate) unsafe fn gather(sgl: &[Sge], byte_len: u32, keys: &KeyCache, body: &mut Body) {
-    if byte_len as usize > INLINE_LEN {
-        return refer(sgl, keys, body);
-    }
-    body.header.pieces = 0;
-    if let [sge] = sgl {
+pub(crate) unsafe fn gather(sgl: &[Sge], header: Header, keys: &KeyCache, slot: &mut impl Vacant) {
+    if let [sge] = sgl
+        && header.byte_len as usize <= INLINE_LEN
+    {
         let from = std::ptr::with_exposed_provenance::<u8>(sge.addr as usize);
-        // SAFETY: the caller guarantees the source and that `byte_len` is its length. It fits in
-        // the slot, which no program can name in an `Sge`, so source and destination do not
-        // overlap.
-        unsafe { std::ptr::copy_nonoverlapping(from, body.bytes.as_mut_ptr(), byte_len as usize) };
+        // SAFETY: the caller guarantees the source and its length, which fits in the slot.
+        return unsafe { slot.put(header, from) };
+    }
+    let body = slot.body();
+    body.header = header;
+    if header.byte_len as usize > INLINE_LEN {
+        refer(sgl, keys, body);
     } else {
         // SAFETY: passed on.
         unsafe { gather_parts(sgl, body) };
@@ -77,6 +78,7 @@ pub(crate) unsafe fn gather(sgl: &[Sge], byte_len: u32, keys: &KeyCache, body: &
 /// As for [`gather`]; all fit in the slot.
 #[inline(never)]
 unsafe fn gather_parts(sgl: &[Sge], body: &mut Body) {
+    body.header.pieces = 0;
     let mut place = body.bytes.as_mut_ptr();
     for sge in sgl {
         let from = std::ptr::with_exposed_provenance::<u8>(sge.addr as usize);
@@ -94,10 +96,10 @@ unsafe fn gather_parts(sgl: &[Sge], body: &mut Body) {
 /// # Safety
 /// As for [`gather`].
 #[cold]
-pub(crate) unsafe fn keep(wr: &SendWr<'_>, byte_len: u32, keys: &KeyCache, body: &mut Body) {
+pub(crate) unsafe fn keep(wr: &SendWr<'_>, keys: &KeyCache, body: &mut Body) {
     if wr.flags.contains(SendFlags::INLINE) {
-        // SAFETY: the caller guarantees it.
-        unsafe { gather(wr.sgl, byte_len, keys, body) };
+        // SAFETY: the caller guarantees it; a request with this flag is no longer than a slot.
+        unsafe { gather_parts(wr.sgl, body) };
     } else {
         refer(wr.sgl, keys, body);
     }

@@ -76,11 +76,9 @@ pub(crate) unsafe fn post_plain<'a, C: Carrier>(
         let (wr_id, disposition, opcode) = (wr.wr_id, Disposition::Silent, WcOpcode::Send);
         let silent = Posted { wr_id, qp_num: num, covers: 0, disposition, opcode };
         let is_published = burst.send(silent, byte_len, keys, |slot| {
-            let body = slot.body();
-            let header = &mut body.header;
-            (header.dst, header.op, header.byte_len) = (dst, OP_SEND, byte_len);
+            let header = Header { dst, op: OP_SEND, byte_len, ..Header::empty() };
             // SAFETY: the caller keeps the memory readable; wrong keys are already rejected.
-            unsafe { dma::gather(wr.sgl, byte_len, keys, body) };
+            unsafe { dma::gather(wr.sgl, header, keys, slot) };
         });
         if !is_published {
             are_all = false;
@@ -156,14 +154,15 @@ pub(crate) unsafe fn post<C: Carrier>(
                 return Ok(());
             }
             disposition = Disposition::WindowBind;
-        } else if path.push_op(qp, keys, Outbound { posted, op: wr.op, byte_len }, now, |body| {
-            (body.header.dst, body.header.byte_len) = (peer, byte_len);
-            set_op(&mut body.header, wr.op);
+        } else if path.push_op(qp, keys, Outbound { posted, op: wr.op, byte_len }, now, |slot| {
+            let mut header = Header { dst: peer, byte_len, ..Header::empty() };
+            set_op(&mut header, wr.op);
             if matches!(wr.op, SendOp::Read(_)) {
-                dma::refer(wr.sgl, keys, body);
+                slot.body().header = header;
+                dma::refer(wr.sgl, keys, slot.body());
             } else {
                 // SAFETY: the caller keeps the memory readable; wrong keys are already rejected.
-                unsafe { dma::gather(wr.sgl, byte_len, keys, body) };
+                unsafe { dma::gather(wr.sgl, header, keys, slot) };
             }
         }) {
             return Ok(());
@@ -178,7 +177,7 @@ pub(crate) unsafe fn post<C: Carrier>(
         set_op(header, wr.op);
         if is_allowed {
             // SAFETY: as above.
-            unsafe { dma::keep(wr, byte_len, keys, &mut request.body) };
+            unsafe { dma::keep(wr, keys, &mut request.body) };
         }
     });
     if waits_for_reads && qp.state == State::Ready && !qp.is_waiting {

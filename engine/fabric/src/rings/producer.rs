@@ -1,10 +1,12 @@
 //! The sending end of a ring.
 #![expect(unsafe_code, reason = "a slot is the producer's between its ack and its publication")]
 
+use std::mem::offset_of;
+use std::ptr::copy_nonoverlapping;
 use std::sync::Arc;
 
 use rpcrdma_transport::barrier;
-use rpcrdma_transport::body::{Acks, Body, Refusal};
+use rpcrdma_transport::body::{Acks, Body, Header, Refusal};
 use rpcrdma_transport::carrier::{Outgoing, Vacant};
 use rpcrdma_transport::keys::KeyCache;
 use rpcrdma_transport::sync::{Ordering, yield_now};
@@ -24,6 +26,9 @@ pub struct Producer {
     freed: u64,
     /// A ring's length behind it: the position of the first slot that cannot be claimed yet.
     limit: u64,
+    /// The request that is being written. A store to its slot while it is made would have to fetch
+    /// the line back from the consumer, which polls it.
+    draft: Body,
 }
 
 // SAFETY: the pointer leads into memory that `ring` keeps alive and that any thread may use.
@@ -33,12 +38,15 @@ unsafe impl Send for Producer {}
 pub struct Claimed<'a> {
     producer: &'a mut Producer,
     slot: &'a Slot,
+    /// The header of a message whose bytes are in the slot, and not in the draft.
+    put: Option<Header>,
 }
 
 impl Producer {
     pub(super) fn new(ring: Arc<Ring>, first: u64) -> Producer {
         let (slots, mask) = (ring.slots.as_ptr(), ring.slots.len() as u64 - 1);
-        Producer { slots, mask, ring, head: first, freed: first, limit: first + mask + 1 }
+        let limit = first + mask + 1;
+        Producer { slots, mask, ring, head: first, freed: first, limit, draft: Body::empty() }
     }
 
     /// Skips `slots` slots of an idle ring: a multiple of its length.
@@ -83,7 +91,7 @@ unsafe impl Outgoing for Producer {
         // producer, and with it `ring`, is borrowed as long as the slot. All contents of a slot may
         // be shared.
         let slot = unsafe { &*slot };
-        Some(Claimed { producer: self, slot })
+        Some(Claimed { producer: self, slot, put: None })
     }
 
     #[inline]
@@ -163,6 +171,19 @@ unsafe impl Outgoing for Producer {
     }
 }
 
+impl Claimed<'_> {
+    /// Where the slot's header and bytes are. They may be written: the slot is less than a ring's
+    /// length ahead of `freed`, so the consumer has released it, and the ack for it was loaded with
+    /// acquire. The consumer does not read it again before it is published, and `self` is the only
+    /// way to it until then.
+    #[inline(always)]
+    fn place(&self) -> (*mut Header, *mut u8) {
+        let body = self.slot.body.with_mut(|body| body);
+        let at = |offset| body.wrapping_byte_add(offset);
+        (at(offset_of!(Body, header)).cast(), at(offset_of!(Body, bytes)).cast())
+    }
+}
+
 impl Drop for Producer {
     /// Closes the ring. Afterwards the consumer does not read memory that slots refer to.
     fn drop(&mut self) {
@@ -176,11 +197,16 @@ impl Drop for Producer {
 impl Vacant for Claimed<'_> {
     #[inline]
     fn body(&mut self) -> &mut Body {
-        let body = self.slot.body.with_mut(|body| body);
-        // SAFETY: the slot is less than a ring's length ahead of `freed`, so the consumer has
-        // released it, and the ack for it was loaded with acquire. The consumer does not read it
-        // again before it is published, and `self` is the only way to it until then.
-        unsafe { &mut *body }
+        &mut self.producer.draft
+    }
+
+    #[inline(always)]
+    unsafe fn put(&mut self, header: Header, from: *const u8) {
+        self.put = Some(header);
+        let len = header.byte_len as usize;
+        // SAFETY: the caller guarantees the source and the length; the slot is the producer's, as
+        // `Claimed::place` states.
+        unsafe { copy_nonoverlapping(from, self.place().1, len) };
     }
 
     #[inline]
@@ -199,10 +225,20 @@ impl Vacant for Claimed<'_> {
     }
 
     #[inline]
-    fn publish(mut self, acks: Acks, _keys: &KeyCache) {
-        self.body().header.acks = acks;
-        let turn = self.producer.head + 1;
-        self.slot.turn.store(turn, Ordering::Release);
-        self.producer.head = turn;
+    fn publish(self, acks: Acks, _keys: &KeyCache) {
+        let (to, bytes) = self.place();
+        let Claimed { producer, slot, put } = self;
+        let header = put.unwrap_or_else(|| {
+            let Body { header, bytes: from } = &producer.draft;
+            // SAFETY: the slot is the producer's, as `place` states, and has as many bytes as the
+            // draft, which is no part of it.
+            unsafe { copy_nonoverlapping(from.as_ptr(), bytes, header.slot_len()) };
+            *header
+        });
+        // SAFETY: as above; a header has these words, and the alignment of one.
+        unsafe { to.cast::<[u64; 3]>().write(Header { acks, ..header }.words()) };
+        let turn = producer.head + 1;
+        slot.turn.store(turn, Ordering::Release);
+        producer.head = turn;
     }
 }

@@ -12,6 +12,9 @@
 //!      └── acks: by a slot of the ring that runs the other way, or by the ack line ────┘
 //! ```
 //!
+//! A header is made in memory of the producer, and stored when the bytes are there: the consumer
+//! polls the line of both, and a store to it between two looks waits until the line has come back.
+//!
 //! The consumer polls one line, which is also the first of the message. An inline message costs the
 //! transfer of its own lines only, all at once: a consumer that waits for a slot has prefetched all
 //! of them. The turn is the position of the slot since the beginning of the ring, plus one: a slot

@@ -7,7 +7,7 @@ use loom::sync::atomic::AtomicU32;
 use loom::sync::{Arc, Notify};
 use loom::thread;
 
-use rpcrdma_transport::body::{Acks, Refusal};
+use rpcrdma_transport::body::{Acks, INLINE_LEN, Refusal};
 use rpcrdma_transport::carrier::{Incoming, Outgoing, Vacant};
 use rpcrdma_transport::keys::KeyCache;
 use rpcrdma_transport::{barrier, sleep};
@@ -26,8 +26,9 @@ fn publish(tx: &mut Producer, byte: u8, acks: Acks) {
         tx.free(acks, acks.taken());
         thread::yield_now();
     };
-    slot.body().bytes[0] = byte;
-    slot.body().bytes[223] = byte;
+    let body = slot.body();
+    body.header.byte_len = INLINE_LEN as u32;
+    (body.bytes[0], body.bytes[INLINE_LEN - 1]) = (byte, byte);
     slot.publish(acks, &KeyCache::of(std::sync::Arc::default()));
 }
 
@@ -35,7 +36,7 @@ fn take(rx: &mut Consumer) -> (u8, Acks) {
     loop {
         if let Some(front) = rx.front() {
             // SAFETY: the slot has these bytes, and the producer has published it.
-            let [first, last] = [0, 223].map(|at| unsafe { rx.bytes().add(at).read() });
+            let [first, last] = [0, INLINE_LEN - 1].map(|at| unsafe { rx.bytes().add(at).read() });
             assert_eq!(first, last);
             rx.release();
             return (first, front.acks);

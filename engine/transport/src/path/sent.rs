@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use rpcrdma_provider::{SendOp, WcBatch, WcOpcode, WrId};
 
 use super::{COLD, PENDING_SEND, Path};
-use crate::body::{Acks, Body, Header, OP_DISCONNECT, Refusal};
+use crate::body::{Acks, Header, OP_DISCONNECT, Refusal};
 use crate::carrier::{Carrier, Incoming, Outgoing, Vacant};
 use crate::keys::KeyCache;
 use crate::qp::{Backlog, Disposition, QueuePair, State, opcode_of};
@@ -41,7 +41,7 @@ impl<C: Carrier> Path<C> {
         keys: &KeyCache,
         request: Outbound,
         now: u64,
-        fill: impl FnOnce(&mut Body),
+        fill: impl FnOnce(&mut <C::Tx as Outgoing>::Vacant<'_>),
     ) -> bool {
         self.is_open() && self.publish_op(qp, keys, request, now, fill)
     }
@@ -53,13 +53,13 @@ impl<C: Carrier> Path<C> {
         keys: &KeyCache,
         Outbound { posted, op, byte_len }: Outbound,
         now: u64,
-        fill: impl FnOnce(&mut Body),
+        fill: impl FnOnce(&mut <C::Tx as Outgoing>::Vacant<'_>),
     ) -> bool {
         let is_published = self.publish(posted, byte_len, keys, now, |slot| {
             if let SendOp::Write(remote) | SendOp::Read(remote) = op {
                 slot.set_target(remote.addr);
             }
-            fill(slot.body());
+            fill(slot);
         });
         if !is_published {
             return false;
@@ -372,7 +372,7 @@ impl<C: Carrier> Path<C> {
             }
         } else {
             let outbound = Outbound { posted, op, byte_len: request.body.header.byte_len };
-            if !self.publish_op(qp, keys, outbound, now, |body| *body = request.body) {
+            if !self.publish_op(qp, keys, outbound, now, |slot| *slot.body() = request.body) {
                 return Turn::NoRoom;
             }
         }
