@@ -309,7 +309,8 @@ fn built(name: &str) -> Result<PathBuf, String> {
 }
 
 /// The programs of the workspace that pages name.
-const OURS: &[&str] = &["rpcrdma-bench", "rpcrdma-nfs3", "rpcrdma-top", "simulate", "stress"];
+const OURS: &[&str] =
+    &["rpcrdma-bench", "rpcrdma-gen", "rpcrdma-nfs3", "rpcrdma-top", "simulate", "stress"];
 
 fn succeeds(command: &mut Command) -> Result<(), String> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;

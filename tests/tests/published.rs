@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use rpcrdma_tests::tracked::root;
 
 /// Those of <https://crates.io/category_slugs> that crates of ours have.
-const CATEGORIES: [&str; 15] = [
+const CATEGORIES: [&str; 16] = [
     "asynchronous",
     "command-line-utilities",
     "concurrency",
     "config",
+    "development-tools",
     "development-tools::ffi",
     "development-tools::profiling",
     "encoding",

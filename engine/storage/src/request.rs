@@ -8,7 +8,7 @@ use crate::files::Descriptor;
 
 /// One step of an operation.
 ///
-/// Whoever makes one keeps what it points to valid and untouched until its result is there.
+/// The maker of one keeps what it points to valid and untouched until its result is there.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Request {
     Read(Transfer),
@@ -36,7 +36,7 @@ pub(crate) struct Transfer {
 impl Transfer {
     /// The first piece.
     pub fn first(&self) -> libc::iovec {
-        // SAFETY: whoever made the transfer keeps its vector, which has a piece, untouched.
+        // SAFETY: the maker of the transfer keeps its vector, which has a piece, untouched.
         unsafe { *self.vector }
     }
 }

@@ -461,7 +461,7 @@ impl<T> Storage<T> {
                 }
             }
             Operation::Open { caching, .. } => {
-                // SAFETY: the system has just returned this descriptor, and nobody else has it.
+                // SAFETY: the system has just returned this descriptor, and nothing else has it.
                 let file = unsafe { OwnedFd::from_raw_fd(result) };
                 self.enter(OpenFile::new(file, *caching)).map(Output::File)
             }

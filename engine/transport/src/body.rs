@@ -197,7 +197,7 @@ impl Header {
         len.min(INLINE_LEN)
     }
 
-    /// It as three words: whoever stores them reads each field as it was written.
+    /// It as three words. A reader of them reads each field as it was written.
     #[inline(always)]
     pub fn words(&self) -> [u64; 3] {
         let Header { acks: Acks(acks), dst, op, pieces, byte_len, rkey, .. } = *self;

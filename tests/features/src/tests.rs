@@ -202,7 +202,7 @@ mod storage {
     }
 
     /// Polls until the shard may sleep.
-    fn settle(shard: &mut Shard<Fabric, One>) {
+    fn run_idle(shard: &mut Shard<Fabric, One>) {
         while !matches!(shard.arm(NOW), Armed::AtMost(_)) {
             shard.poll_once(NOW);
         }
@@ -225,7 +225,7 @@ mod storage {
             Some(Operation::Read { file, offset: 0, into: Pieces::from_iter([into]) });
         assert!(shard.poll_once(NOW), "what was begun is work");
         assert!(shard.handler().storage.notes().is_empty(), "it is joined, with the memory");
-        settle(&mut shard);
+        run_idle(&mut shard);
         assert!(!is_awake(&shard, Duration::ZERO), "the pipe is empty");
         writer.write_all(b"here").expect("the pipe is open");
         assert!(is_awake(&shard, LONG));
@@ -233,7 +233,7 @@ mod storage {
             shard.poll_once(NOW);
         }
         assert_eq!(shard.handler().done.as_deref(), Some(&b"here"[..]));
-        settle(&mut shard);
+        run_idle(&mut shard);
         assert!(!is_awake(&shard, Duration::ZERO), "nothing is left");
     }
 
@@ -241,7 +241,7 @@ mod storage {
     fn storage_by_threads_ends_the_sleep_of_its_shard() {
         let engine = Engine::new(Fabric::new(), config("fabric")).expect("an engine");
         let (mut shard, file) = shard(&engine, false, File::open(".").expect("a folder"));
-        settle(&mut shard);
+        run_idle(&mut shard);
         shard.handler().next = Some(Operation::Sync { file, level: SyncLevel::All });
         while shard.handler().done.is_none() {
             shard.poll_once(NOW);

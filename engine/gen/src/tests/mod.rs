@@ -26,7 +26,7 @@ fn everything_of_the_language_is_read() {
         "KEY_MAX",
         "VALUE_MAX",
         "MASK",
-        "GREETING",
+        "TITLE",
         "key",
         "status",
         "stamp",
