@@ -1,25 +1,31 @@
 //! For tests: requests that fail, are short, are late, or overtake each other, as a seed says.
 #![expect(unsafe_code, reason = "requests name memory by its address")]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use crate::request::{Request, Transfer};
 
 /// Does requests in any order, some of them badly.
 pub(crate) struct Faults {
     waiting: Vec<(u32, Request)>,
     state: u64,
+    /// Requests that were pushed and not answered.
+    pub open: Arc<AtomicU32>,
     /// One of so many requests fails.
     pub fails: u64,
 }
 
 impl Faults {
     pub fn new(seed: u64, fails: u64) -> Faults {
-        Faults { waiting: Vec::new(), state: seed << 1 | 1, fails }
+        Faults { waiting: Vec::new(), state: seed << 1 | 1, open: Arc::default(), fails }
     }
 
     /// # Safety
     /// What the request points to stays valid and untouched until [`Faults::reap`] has returned its
     /// slot.
     pub unsafe fn push(&mut self, slot: u32, request: Request) {
+        self.open.fetch_add(1, Ordering::Relaxed);
         self.waiting.push((slot, request));
     }
 
@@ -29,6 +35,7 @@ impl Faults {
         }
         let at = self.below(self.waiting.len() as u64) as usize;
         let (slot, request) = self.waiting.swap_remove(at);
+        self.open.fetch_sub(1, Ordering::Relaxed);
         if !matches!(request, Request::Close { .. }) && self.below(self.fails) == 0 {
             let error = [libc::EIO, libc::ENOSPC, libc::EINTR][self.below(3) as usize];
             return Some((slot, -error));

@@ -130,7 +130,8 @@ impl Files {
 
 /// Opens a file once more, past the page cache. Its path does not matter: it may have none.
 fn direct(file: &OwnedFd) -> io::Result<OwnedFd> {
-    let access = rustix::fs::fcntl_getfl(file.as_fd())? & OFlags::ACCMODE;
+    let kept = OFlags::ACCMODE | OFlags::SYNC | OFlags::DSYNC | OFlags::APPEND | OFlags::NOATIME;
+    let access = rustix::fs::fcntl_getfl(file.as_fd())? & kept;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     Ok(rustix::fs::open(path, access | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())?)
 }

@@ -183,7 +183,9 @@ impl Ring {
 
     /// Enters descriptors into the table, or takes out what is there (-1).
     pub fn place(&mut self, at: u32, fds: &[RawFd]) -> io::Result<()> {
-        self.ring.submitter().register_files_update(at, fds).map(drop)
+        let entered = self.ring.submitter().register_files_update(at, fds)?;
+        let is_whole = entered == fds.len();
+        is_whole.then_some(()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
     /// Readable while there are completions.

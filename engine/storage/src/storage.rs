@@ -102,7 +102,7 @@ impl<T> Storage<T> {
 
     fn make_places(&mut self, files: u32) {
         if let Way::Ring(ring) = &mut self.way {
-            match ring.make_places(files * 2) {
+            match ring.make_places(files.saturating_mul(2)) {
                 Ok(()) => self.files.has_places = true,
                 Err(source) => self.notes.push(Note::NoFileTable { source }),
             }
@@ -189,8 +189,8 @@ impl<T> Storage<T> {
         let (at, _) = self.files.pair(file);
         let OpenFile { buffered, direct: _ } = self.files.remove(file)?;
         if let (Way::Ring(ring), true) = (&mut self.way, self.files.has_places) {
-            // What cannot be taken out stays open until another file takes its place.
-            let _ = ring.place(at, &[-1, -1]);
+            // What cannot be taken out stays open, and the table is not used any more.
+            self.files.has_places = ring.place(at, &[-1, -1]).is_ok();
         }
         Some(buffered)
     }
@@ -209,9 +209,7 @@ impl<T> Storage<T> {
     #[inline]
     pub fn completed(&mut self) -> Option<Done<T>> {
         while self.ended.is_empty() {
-            if self.under_way == 0 {
-                return None;
-            }
+            // Also with nothing under way: the answer to a cancel may be behind that of its operation.
             let (index, result) = self.way.reap()?;
             self.has_worked = true;
             self.under_way -= 1;
@@ -380,7 +378,7 @@ impl<T> Storage<T> {
     /// The rest of a read or a write.
     fn transfer(&mut self, index: u32) -> Result<Request, i32> {
         let slot = &mut self.slots[index as usize];
-        let (is_write, file, offset, pieces) = match &slot.body {
+        let (is_write, file, offset, pieces) = match &mut slot.body {
             Some((Operation::Read { file, offset, into }, _)) => (false, *file, *offset, into),
             Some((Operation::Write { file, offset, from }, _)) => (true, *file, *offset, from),
             _ => return Err(-libc::EINVAL),
@@ -475,9 +473,14 @@ impl<T> Drop for Storage<T> {
     fn drop(&mut self) {
         self.waiting.clear();
         while self.under_way > 0 {
+            // What the program wanted back is dropped with the slots, behind this: it may panic.
             if let Some((index, result)) = self.way.reap() {
                 self.under_way -= 1;
-                drop(self.end(index, result));
+                let body = &self.slots[index as usize].body;
+                if let (Some((Operation::Open { .. }, _)), 0..) = (body, result) {
+                    // SAFETY: the system has just returned this descriptor, and nobody else has it.
+                    drop(unsafe { OwnedFd::from_raw_fd(result) });
+                }
             } else if self.way.wait().is_err() {
                 // What the system may still write to is never used again.
                 std::mem::forget(std::mem::take(&mut self.slots));

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -100,6 +101,13 @@ fn each_way<T>() -> [Storage<T>; 2] {
     made
 }
 
+/// One by a ring: threads in its place would wait for ever for what cannot be cancelled.
+fn by_ring<T>(options: &StorageOptions) -> Storage<T> {
+    let storage = Storage::new(options).expect("a ring");
+    assert!(storage.has_ring(), "{:?}", storage.notes());
+    storage
+}
+
 /// Waits for one operation.
 fn next<T>(storage: &mut Storage<T>) -> Done<T> {
     storage.flush();
@@ -172,7 +180,7 @@ fn pieces_of_any_length_at_any_offset_come_back_as_they_were() {
 
 #[test]
 fn pieces_of_different_regions_and_of_none_that_is_registered_do_as_well() {
-    let mut storage = Storage::new(&OPTIONS).expect("a ring");
+    let mut storage = by_ring(&OPTIONS);
     let (mut one, mut other, mut third) = (Memory::new(2), Memory::new(1), Memory::new(1));
     storage.register([one.memory.hold(), other.memory.hold()]);
     storage.register([third.memory.hold()]);
@@ -263,7 +271,7 @@ fn what_exceeds_the_sizes_is_refused_and_given_back() {
 
 #[test]
 fn a_file_in_use_is_not_closed() {
-    let mut storage = Storage::new(&OPTIONS).expect("a ring");
+    let mut storage = by_ring(&OPTIONS);
     let path = Named::new();
     let file = storage.add(path.create(), Caching::Buffered).expect("room");
     storage.submit(Operation::Sync { file, level: SyncLevel::All }, 1).expect("room");
@@ -278,7 +286,7 @@ fn one_system_call_begins_what_a_turn_has() {
     let calls = [libc::SYS_io_uring_enter, libc::SYS_getppid];
     let ((), made) = Watched { calls: &calls }.run(|| {
         let options = StorageOptions { depth: 64, ..OPTIONS };
-        let mut storage = Storage::new(&options).expect("a ring");
+        let mut storage = by_ring(&options);
         let path = Named::new();
         let file = storage.add(path.create(), Caching::Buffered).expect("room");
         storage.flush();
@@ -321,9 +329,9 @@ fn an_operation_that_waits_is_cancelled_with_its_memory() {
 
 #[test]
 fn a_read_under_way_is_cancelled() {
-    let mut storage = Storage::new(&OPTIONS).expect("a ring");
+    let mut storage = by_ring(&OPTIONS);
     let mut memory = Memory::new(1);
-    let (reader, _writer) = io::pipe().expect("a pipe");
+    let (reader, mut writer) = io::pipe().expect("a pipe");
     let file = storage.add(reader, Caching::Buffered).expect("room");
     let into = Pieces::from_iter([memory.block(BLOCK, |_| 0)]);
     let id = storage.submit(Operation::Read { file, offset: 0, into }, 1).expect("room");
@@ -334,16 +342,60 @@ fn a_read_under_way_is_cancelled() {
     assert_eq!(error(&done), Some(libc::ECANCELED));
     drop(done);
     memory.assert_whole();
+    // One that is done before the kernel is asked to end it.
+    writer.write_all(&[1; BLOCK]).expect("the pipe is open");
+    let into = Pieces::from_iter([memory.block(BLOCK, |_| 0)]);
+    let id = storage.submit(Operation::Read { file, offset: 0, into }, 2).expect("room");
+    storage.flush();
+    assert!(storage.cancel(id));
+    drop(next(&mut storage));
+    storage.flush();
     // Nothing is left in the queue that a sleeping thread would be woken for.
-    storage.wait().expect("there is nothing to wait for");
     assert!(storage.completed().is_none());
+    let mut is_left = true;
+    let look = |ring: BorrowedFd<'_>| {
+        is_left = is_readable(ring);
+        Ok(())
+    };
+    storage.join(look, || {});
+    assert!(!is_left);
+}
+
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    use rustix::event::{PollFd, PollFlags, poll};
+    poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&Default::default())).expect("polled") == 1
+}
+
+/// Says when it is dropped how many requests the system has then.
+struct Last(Arc<AtomicU32>, Arc<AtomicU32>);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        self.1.fetch_add(self.0.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn what_the_program_wanted_back_is_dropped_when_nothing_is_under_way() {
+    // It may panic, which must not free memory that the system still writes to.
+    let faults = Faults::new(1, 12);
+    let (open, seen) = (faults.open.clone(), Arc::new(AtomicU32::new(0)));
+    let mut storage = Storage::by(Way::Faults(faults), 4, &OPTIONS);
+    let file = storage.add(Named::new().create(), Caching::Buffered).expect("room");
+    for len in 0..4 {
+        let last = Last(open.clone(), seen.clone());
+        assert!(storage.submit(Operation::SetLen { file, len }, last).is_ok());
+    }
+    assert_eq!(open.load(Ordering::Relaxed), 4);
+    drop(storage);
+    assert_eq!((open.load(Ordering::Relaxed), seen.load(Ordering::Relaxed)), (0, 0));
 }
 
 #[test]
 fn a_storage_that_is_dropped_waits_for_what_is_under_way() {
     let mut memory = Memory::new(1);
     let (reader, mut writer) = io::pipe().expect("a pipe");
-    let mut storage = Storage::new(&OPTIONS).expect("a ring");
+    let mut storage = by_ring(&OPTIONS);
     let file = storage.add(reader, Caching::Buffered).expect("room");
     let into = Pieces::from_iter([memory.block(BLOCK, |_| 0)]);
     storage.submit(Operation::Read { file, offset: 0, into }, ()).expect("room");
@@ -379,7 +431,7 @@ fn threads_take_the_place_of_a_ring_that_is_refused() {
 
 #[test]
 fn a_table_without_places_takes_no_file() {
-    let mut storage = Storage::new(&StorageOptions { files: 0, ..OPTIONS }).expect("a ring");
+    let mut storage = by_ring(&StorageOptions { files: 0, ..OPTIONS });
     assert!(matches!(storage.notes(), [Note::NoFileTable { .. }]), "{:?}", storage.notes());
     let path = Named::new();
     assert!(storage.add(path.create(), Caching::Direct).is_err(), "there is room for none");
@@ -388,7 +440,7 @@ fn a_table_without_places_takes_no_file() {
 
 /// A file of another storage.
 fn lost() -> FileId {
-    let mut other = Storage::<()>::new(&OPTIONS).expect("a ring");
+    let mut other = by_ring::<()>(&OPTIONS);
     other.add(Named::new().create(), Caching::Buffered).expect("room")
 }
 

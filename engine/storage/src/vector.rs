@@ -44,7 +44,7 @@ pub(crate) struct Rest {
 }
 
 /// Writes the pieces behind the first `done` bytes into a vector.
-pub(crate) fn rest(pieces: &Pieces, done: u64, vector: &mut Vector) -> Rest {
+pub(crate) fn rest(pieces: &mut Pieces, done: u64, vector: &mut Vector) -> Rest {
     let (mut skip, mut rest) = (done, Rest { count: 0, len: 0, bits: 0 });
     for piece in pieces {
         let len = piece.len() as u64;
@@ -52,7 +52,7 @@ pub(crate) fn rest(pieces: &Pieces, done: u64, vector: &mut Vector) -> Rest {
             skip -= len;
             continue;
         }
-        let base = piece.as_ptr().cast_mut().wrapping_add(skip as usize);
+        let base = piece.as_mut_ptr().wrapping_add(skip as usize);
         let left = len - std::mem::take(&mut skip);
         vector[rest.count] = libc::iovec { iov_base: base.cast(), iov_len: left as usize };
         rest.count += 1;
