@@ -71,7 +71,8 @@
 //!
 //! - `storage`
 //! - `way`
-//! - `ring`, `slot`, `threads`, `vector`
+//! - `ring`, `slot`, `threads`
+//! - `vector`
 //! - `operation`, `request`
 //! - `files`, `options`, `stat`
 

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use crate::operation::Operation;
+use crate::vector::total;
 
 /// What an operation is kept in.
 pub(crate) struct Slot<T> {
@@ -44,5 +45,27 @@ impl<T> Slot<T> {
             result: 0,
             closing: None,
         }
+    }
+
+    /// Whether an answer is not the last one of its operation. Counts what it has moved.
+    pub fn is_to_go_on(&mut self, result: i32) -> bool {
+        if self.is_cancelled {
+            self.done += u64::from(result.max(0) as u32);
+            return false;
+        }
+        let Some((operation, _)) = &self.body else { return false };
+        if result == -libc::EINTR && !matches!(operation, Operation::Close { .. }) {
+            return true;
+        }
+        let pieces = match operation {
+            Operation::Read { into: pieces, .. } | Operation::Write { from: pieces, .. } => pieces,
+            _ => return false,
+        };
+        if result == -libc::EINVAL && self.is_direct {
+            self.is_buffered = true;
+            return true;
+        }
+        self.done += u64::from(result.max(0) as u32);
+        result > 0 && self.done < total(pieces)
     }
 }

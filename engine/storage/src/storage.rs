@@ -213,7 +213,7 @@ impl<T> Storage<T> {
             let (index, result) = self.way.reap()?;
             self.has_worked = true;
             self.under_way -= 1;
-            if self.is_to_go_on(index, result) {
+            if self.slots[index as usize].is_to_go_on(result) {
                 self.begin(index);
             } else {
                 self.begin_waiting();
@@ -404,29 +404,6 @@ impl<T> Storage<T> {
             buffer: buffer.map(|number| number as u16),
         };
         Ok(if is_write { Request::Write(transfer) } else { Request::Read(transfer) })
-    }
-
-    /// Whether an answer is not the last one of its operation. Counts what it has moved.
-    fn is_to_go_on(&mut self, index: u32, result: i32) -> bool {
-        let slot = &mut self.slots[index as usize];
-        if slot.is_cancelled {
-            slot.done += u64::from(result.max(0) as u32);
-            return false;
-        }
-        let Some((operation, _)) = &slot.body else { return false };
-        if result == -libc::EINTR && !matches!(operation, Operation::Close { .. }) {
-            return true;
-        }
-        let pieces = match operation {
-            Operation::Read { into: pieces, .. } | Operation::Write { from: pieces, .. } => pieces,
-            _ => return false,
-        };
-        if result == -libc::EINVAL && slot.is_direct {
-            slot.is_buffered = true;
-            return true;
-        }
-        slot.done += u64::from(result.max(0) as u32);
-        result > 0 && slot.done < total(pieces)
     }
 
     /// Ends an operation that has a result.
