@@ -10,6 +10,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use rpcrdma::onc::ReplyHeader;
 use rpcrdma::storage::{
@@ -24,6 +25,7 @@ use crate::server::SAME_LENGTH;
 pub struct Store {
     file: File,
     options: StorageOptions,
+    syncs: Syncs,
 }
 
 impl Store {
@@ -31,7 +33,7 @@ impl Store {
     pub fn create(path: &Path, options: StorageOptions) -> io::Result<Arc<Store>> {
         let mut how = OpenOptions::new();
         let file = how.read(true).write(true).create_new(true).open(path)?;
-        Ok(Arc::new(Store { file, options }))
+        Ok(Arc::new(Store { file, options, syncs: Syncs::default() }))
     }
 
     /// The disk of a shard, of which at most `calls_max` calls are open. Aligned requests pass by
@@ -41,7 +43,7 @@ impl Store {
             Storage::new(&StorageOptions { waiting: calls_max as u32, ..self.options })?;
         storage.notes().iter().for_each(complain);
         let file = storage.add(self.file.try_clone()?, Caching::Direct)?;
-        Ok(Disk { storage, file })
+        Ok(Disk { storage, file, syncs: self.syncs.clone() })
     }
 }
 
@@ -56,6 +58,25 @@ pub struct Task {
 pub struct Disk {
     pub storage: Storage<Task>,
     file: FileId,
+    syncs: Syncs,
+}
+
+/// Whether all that was synced is on the medium. The system reports data that it could not write
+/// once, to the sync that comes first, and forgets which they were: no later one may succeed.
+#[derive(Clone, Default)]
+pub struct Syncs(Arc<AtomicI32>);
+
+impl Syncs {
+    /// The outcome of a sync with this result, for all shards.
+    pub fn outcome(&self, result: io::Result<()>) -> io::Result<()> {
+        if let Err(why) = &result {
+            self.0.store(why.raw_os_error().unwrap_or(libc::EIO), Ordering::SeqCst);
+        }
+        match self.0.load(Ordering::SeqCst) {
+            0 => result,
+            number => Err(io::Error::from_raw_os_error(number)),
+        }
+    }
 }
 
 impl Disk {
@@ -87,6 +108,11 @@ impl Disk {
         loop {
             let Done { tag: task, operation, result } = self.storage.completed()?;
             match (result, operation) {
+                (result, Operation::Sync { .. }) => {
+                    let outcome = self.syncs.outcome(result.map(drop));
+                    let answer = outcome.map_or_else(|why| failure(&why), |()| answer(&[0]));
+                    return Some((task.ticket, answer));
+                }
                 (Err(why), _) => return Some((task.ticket, failure(&why))),
                 (Ok(_), Operation::SetLen { .. }) => self.commit(task, SAME_LENGTH),
                 (Ok(read), Operation::Read { mut into, .. }) => {

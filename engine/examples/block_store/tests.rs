@@ -79,6 +79,17 @@ fn raw(session: &mut Session<Fabric>, write: impl Fn(&mut Payload<'_>)) -> Vec<u
 }
 
 #[test]
+fn no_commit_succeeds_behind_one_that_failed() {
+    let syncs = crate::disk::Syncs::default();
+    let of_another_shard = syncs.clone();
+    let number = |outcome: io::Result<()>| outcome.map_err(|why| why.raw_os_error());
+    assert_eq!(number(syncs.outcome(Ok(()))), Ok(()));
+    let lost = io::Error::from_raw_os_error(libc::ENOSPC);
+    assert_eq!(number(syncs.outcome(Err(lost))), Err(Some(libc::ENOSPC)));
+    assert_eq!(number(of_another_shard.outcome(Ok(()))), Err(Some(libc::ENOSPC)));
+}
+
+#[test]
 fn files_of_any_length_come_back_as_they_were() {
     let long = (2 << 20) + 4099;
     for (len, spares) in
