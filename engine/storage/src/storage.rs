@@ -455,7 +455,7 @@ impl<T> Drop for Storage<T> {
                 self.under_way -= 1;
                 let body = &self.slots[index as usize].body;
                 if let (Some((Operation::Open { .. }, _)), 0..) = (body, result) {
-                    // SAFETY: the system has just returned this descriptor, and nobody else has it.
+                    // SAFETY: the system has just returned this descriptor, and nothing else has it.
                     drop(unsafe { OwnedFd::from_raw_fd(result) });
                 }
             } else if self.way.wait().is_err() {
