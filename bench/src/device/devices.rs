@@ -45,7 +45,7 @@ pub type Open<P> = fn(&Config) -> Result<P, SetupError>;
 
 impl<P: Provider> Devices<P> {
     /// The devices that the configuration names, as overridden by these options
-    /// ([`DeviceArgs::name_in`]), for a mode that runs both ends itself.
+    /// (`DeviceArgs::name_in`), for a mode that runs both ends itself.
     pub fn of_both_ends(
         open: Open<P>,
         args: &DeviceArgs,
