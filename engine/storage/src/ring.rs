@@ -33,6 +33,30 @@ macro_rules! on_file {
     };
 }
 
+/// An entry for a read or a write: of one registered piece, of several, or of any memory.
+macro_rules! transfer {
+    ($ring:expr, $transfer:expr, $fixed:ident, $vectored_fixed:ident, $vectored:ident) => {{
+        let Transfer { file, offset, vector, pieces, buffer } = $transfer;
+        match (buffer, pieces) {
+            (Some(buffer), 1) => {
+                let libc::iovec { iov_base, iov_len } = $transfer.first();
+                let (memory, len) = (iov_base.cast(), iov_len as u32);
+                on_file!(file, |fd| opcode::$fixed::new(fd, memory, len, buffer)
+                    .offset(offset)
+                    .build())
+            }
+            (Some(buffer), _) if $ring.has_vectored => {
+                on_file!(file, |fd| opcode::$vectored_fixed::new(fd, vector, pieces, buffer)
+                    .offset(offset)
+                    .build())
+            }
+            _ => on_file!(file, |fd| opcode::$vectored::new(fd, vector, pieces)
+                .offset(offset)
+                .build()),
+        }
+    }};
+}
+
 /// The ring of a storage.
 pub(crate) struct Ring {
     ring: IoUring,
@@ -49,12 +73,12 @@ impl Ring {
     /// A ring for so many requests at a time. From here on, a write of this thread beyond the limit
     /// of file sizes is an error, and does not end the process.
     pub fn new(depth: u32) -> io::Result<Ring> {
-        let shy = |ring: &mut io_uring::Builder| ring.dontfork().build(depth);
+        let build = |ring: &mut io_uring::Builder| ring.dontfork().build(depth);
         // Without an interrupt of the thread that polls: it sees in memory that there is work to
         // take from the kernel. Since 6.0.
         let mut builder = IoUring::builder();
-        let ring = shy(builder.setup_single_issuer().setup_coop_taskrun().setup_taskrun_flag())
-            .or_else(|_| shy(&mut IoUring::builder()))?;
+        let ring = build(builder.setup_single_issuer().setup_coop_taskrun().setup_taskrun_flag())
+            .or_else(|_| build(&mut IoUring::builder()))?;
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe)?;
         let needed = [opcode::Read::CODE, opcode::OpenAt::CODE, opcode::Statx::CODE];
@@ -196,8 +220,12 @@ impl Ring {
 
     fn entry(&self, request: Request) -> Entry {
         match request {
-            Request::Read(transfer) => self.read(transfer),
-            Request::Write(transfer) => self.write(transfer),
+            Request::Read(transfer) => {
+                transfer!(self, transfer, ReadFixed, ReadvFixed, Readv)
+            }
+            Request::Write(transfer) => {
+                transfer!(self, transfer, WriteFixed, WritevFixed, Writev)
+            }
             Request::Sync { file, is_data_only } => {
                 let level = if is_data_only { FsyncFlags::DATASYNC } else { FsyncFlags::empty() };
                 on_file!(file, |fd| opcode::Fsync::new(fd).flags(level).build())
@@ -217,46 +245,6 @@ impl Ring {
                 .mode(mode)
                 .build(),
             Request::Close { fd } => opcode::Close::new(Fd(fd)).build(),
-        }
-    }
-
-    fn read(&self, transfer: Transfer) -> Entry {
-        let Transfer { file, offset, vector, pieces, buffer } = transfer;
-        match (buffer, pieces) {
-            (Some(buffer), 1) => {
-                let libc::iovec { iov_base, iov_len } = transfer.first();
-                let (memory, len) = (iov_base.cast(), iov_len as u32);
-                on_file!(file, |fd| opcode::ReadFixed::new(fd, memory, len, buffer)
-                    .offset(offset)
-                    .build())
-            }
-            (Some(buffer), _) if self.has_vectored => {
-                on_file!(file, |fd| opcode::ReadvFixed::new(fd, vector, pieces, buffer)
-                    .offset(offset)
-                    .build())
-            }
-            _ => on_file!(file, |fd| opcode::Readv::new(fd, vector, pieces).offset(offset).build()),
-        }
-    }
-
-    fn write(&self, transfer: Transfer) -> Entry {
-        let Transfer { file, offset, vector, pieces, buffer } = transfer;
-        match (buffer, pieces) {
-            (Some(buffer), 1) => {
-                let libc::iovec { iov_base, iov_len } = transfer.first();
-                let (memory, len) = (iov_base.cast_const().cast(), iov_len as u32);
-                on_file!(file, |fd| opcode::WriteFixed::new(fd, memory, len, buffer)
-                    .offset(offset)
-                    .build())
-            }
-            (Some(buffer), _) if self.has_vectored => {
-                on_file!(file, |fd| opcode::WritevFixed::new(fd, vector, pieces, buffer)
-                    .offset(offset)
-                    .build())
-            }
-            _ => {
-                on_file!(file, |fd| opcode::Writev::new(fd, vector, pieces).offset(offset).build())
-            }
         }
     }
 }
