@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use rpcrdma::onc::ReplyHeader;
 use rpcrdma::storage::{
-    Caching, Done, FileId, Operation, Pieces, Refused, Storage, StorageOptions, SyncLevel,
+    ALIGNMENT, Caching, Done, FileId, Operation, Pieces, Refused, Storage, StorageOptions,
+    SyncLevel,
 };
 use rpcrdma::{Finished, Ticket};
 
@@ -88,7 +89,8 @@ impl Disk {
     /// Reads as much as the task wants. What passes by the page cache is read in whole sectors, for
     /// which `into` has room.
     pub fn read(&mut self, task: Task, offset: u64, mut into: Pieces) {
-        into.iter_mut().for_each(|piece| piece.truncate(task.len.next_multiple_of(SECTOR)));
+        into.iter_mut()
+            .for_each(|piece| piece.truncate(task.len.next_multiple_of(ALIGNMENT as usize)));
         self.submit(task, Operation::Read { file: self.file, offset, into });
     }
 
@@ -148,6 +150,3 @@ pub fn answer(words: &[u32]) -> Finished {
 pub fn failure(why: &io::Error) -> Finished {
     answer(&[why.raw_os_error().unwrap_or(libc::EIO) as u32])
 }
-
-/// What O_DIRECT wants offsets, lengths and addresses to be multiples of; no device wants more.
-const SECTOR: usize = 4096;

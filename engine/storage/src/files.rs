@@ -136,5 +136,6 @@ fn direct(file: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, access | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// What O_DIRECT wants addresses, lengths and offsets to be multiples of; no device wants more.
-pub(crate) const ALIGNMENT: u64 = 4096;
+/// What requests past the page cache are multiples of: their addresses, lengths and offsets, in
+/// bytes. A device that wants more refuses them, and they go through the page cache.
+pub const ALIGNMENT: u64 = 4096;

@@ -92,7 +92,7 @@ mod threads;
 mod vector;
 mod way;
 
-pub use files::{Caching, FileId};
+pub use files::{ALIGNMENT, Caching, FileId};
 pub use operation::{
     Done, Operation, OperationId, Output, PIECES_MAX, Pieces, Refusal, Refused, SyncLevel,
 };
