@@ -348,33 +348,23 @@ impl<'a> Check<'a> {
                 Value::Named(name) => name,
             };
             let known = self.values.insert(&name.value, Known::UnderWay);
-            match (known, self.constants.get(name.value.as_str())) {
-                (Some(Known::Value(number)), _) => {
-                    chain.push((name.value.as_str(), 0));
-                    break number;
-                }
+            let constant = self.constants.get(name.value.as_str()).filter(|_| known.is_none());
+            chain.push((name.value.as_str(), constant.map_or(0, |constant| constant.offset)));
+            match (known, constant) {
+                (Some(Known::Value(number)), _) => break number,
                 (Some(Known::UnderWay), _) => {
                     self.problem(name.span, format!("`{}` is defined by itself", name.value));
                     break None;
                 }
+                (None, Some(Constant { base: Some(base), .. })) => value = base,
+                (None, Some(Constant { base: None, .. })) => break Some(0),
                 (None, None) => {
-                    if let Some(number) = self.numbers_of_c.get(&name.value) {
-                        chain.push((name.value.as_str(), 0));
-                        break Some(*number);
+                    let number = self.numbers_of_c.get(&name.value).copied();
+                    if number.is_none() {
+                        let message = format!("the constant `{}` is not defined", name.value);
+                        self.problem(name.span, message);
                     }
-                    self.problem(
-                        name.span,
-                        format!("the constant `{}` is not defined", name.value),
-                    );
-                    chain.push((name.value.as_str(), 0));
-                    break None;
-                }
-                (None, Some(Constant { base, offset, .. })) => {
-                    chain.push((name.value.as_str(), *offset));
-                    match base {
-                        Some(base) => value = base,
-                        None => break Some(0),
-                    }
+                    break number;
                 }
             }
         };
